@@ -1,0 +1,246 @@
+"""What a request may ask of the gateway, and what of a body must be sound before anything is sent.
+
+The gateway's own members are taken out of the body (spec 3.2); of the rest only the shape is
+checked that the gateway itself relies on, everything else is the provider's to judge.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import orjson
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+
+from orazaka.errors import OrazakaError
+
+Json = Any
+
+MAX_DEPTH = 100
+MAX_ROUNDS, DEFAULT_ROUNDS = 25, 10
+
+
+class BadBody(OrazakaError):
+    """The body can't be read as JSON, or is hostile in its form."""
+
+    status = 400
+    code = "invalid_json"
+
+
+class BadField(OrazakaError):
+    """A member of the body has the wrong shape; `param` is its path."""
+
+    status = 422
+    code = "invalid_field"
+
+
+class Conflict(OrazakaError):
+    """Members that are each sound but can't go together, or name what is not served."""
+
+    status = 400
+    code = "invalid_request"
+
+
+def _none_if_empty(value: Json) -> Json:
+    return None if value in ("", []) else value
+
+
+class ToolConfiguration(BaseModel):
+    """Anthropic's older way to limit a server's tools."""
+
+    model_config = ConfigDict(strict=True)
+    enabled: bool | None = None
+    allowed_tools: list[str] | None = None
+
+
+class InlineServer(BaseModel):
+    """One entry of `mcp_servers`; unknown members are ignored."""
+
+    model_config = ConfigDict(strict=True)
+    name: Annotated[str, Field(min_length=1, max_length=128)]
+    url: Annotated[str, Field(min_length=1, max_length=2048)]
+    authorization_token: Annotated[SecretStr | None, BeforeValidator(_none_if_empty)] = None
+    purpose_hint: Annotated[str, Field(max_length=2000)] | None = None
+    allowed_tools: list[str] | None = None
+    tool_configuration: ToolConfiguration | None = None
+
+    def allowed(self) -> frozenset[str] | None:
+        """The tools that may be used: None = all. Both ways of saying it must agree to a tool."""
+        limits = self.tool_configuration
+        if limits and limits.enabled is False:
+            return frozenset()
+        lists = [self.allowed_tools, limits.allowed_tools if limits else None]
+        sets = [frozenset(names) for names in lists if names is not None]
+        return frozenset.intersection(*sets) if sets else None
+
+
+class Fields(BaseModel):
+    """The gateway's own members of a request, the same on all three APIs."""
+
+    model_config = ConfigDict(strict=True)
+    mcp_servers: Annotated[list[InlineServer], Field(max_length=50)] | None = None
+    mcp_server_ids: Annotated[list[Annotated[UUID, Field(strict=False)]], Field(max_length=50)] | (
+        None
+    ) = None
+    max_tool_iterations: Annotated[int, Field(ge=1, le=MAX_ROUNDS)] | None = None
+    orazaka_tools: Literal["auto", "none"] | list[str] | None = None
+    orazaka_servers: Literal["auto", "none"] | list[Annotated[UUID, Field(strict=False)]] | None = (
+        None
+    )
+    orazaka_commit: Literal["manual", "auto"] | None = None
+    orazaka_trace: bool | None = None
+    tools_header: Annotated[str, Field(max_length=4000)] | None = None
+
+    @property
+    def rounds(self) -> int:
+        """The most model calls of the turn."""
+        return self.max_tool_iterations or DEFAULT_ROUNDS
+
+
+NONE = Fields()
+KEY = re.compile(rb'"\s*:')
+
+
+def parse(raw: bytes) -> dict[str, Json]:
+    """The body as an object. Raises BadBody: not JSON, not UTF-8, too deep, a member twice."""
+    try:
+        body = orjson.loads(raw)
+    except ValueError as error:
+        raise BadBody("the body is not valid JSON in UTF-8") from error
+    if not isinstance(body, dict):
+        raise BadBody("the body must be a JSON object")
+    members, depth = _measure(body)
+    if depth > MAX_DEPTH:
+        raise BadBody(f"the body is nested deeper than {MAX_DEPTH} levels")
+    # Two readers of one body must not see two different values: a repeated member is refused.
+    # In JSON text a quote and a colon, but for an escaped quote, end a member's name.
+    written = sum(1 for match in KEY.finditer(raw) if raw[match.start() - 1] != 0x5C)
+    if written > members:
+        raise BadBody("the body has an object with the same member twice")
+    return body
+
+
+def _measure(body: Json) -> tuple[int, int]:
+    """How many members the objects in it have, and how deep it is; level by level, no recursion.
+
+    Stops below MAX_DEPTH, so that its time is bounded by what it refuses.
+    """
+    members, depth, level = 0, 0, [body]
+    while level and depth <= MAX_DEPTH:
+        depth += 1
+        inner: list[Json] = []
+        for node in level:
+            if isinstance(node, dict):
+                members += len(node)
+                inner += [v for v in node.values() if isinstance(v, dict | list)]
+            else:
+                inner += [v for v in node if isinstance(v, dict | list)]
+        level = inner
+    return members, depth
+
+
+def take(body: dict[str, Json]) -> Fields:
+    """Take the gateway's members out of the body. Raises BadField, which repeats no value."""
+    own = {name: body.pop(name) for name in Fields.model_fields if name in body}
+    if not own:
+        return NONE
+    try:
+        return Fields.model_validate(own)
+    except ValidationError as error:
+        raise _bad_field(error) from None  # the original repeats what was sent
+
+
+def _bad_field(error: ValidationError) -> BadField:
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    # A union's path names the branch that was tried; clients know only their own members.
+    path = [p for p in first["loc"] if isinstance(p, int) or re.fullmatch(r"[a-z_]+", p)]
+    where = str(path[0]) + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path[1:])
+    return BadField(f"{where}: {first['msg']}", param=where)
+
+
+def check_chat(body: dict[str, Json]) -> None:
+    """The shape of a chat completion's body, as far as the gateway relies on it (BadField)."""
+    _expect(body, "model", str, "a text", required=True)
+    if not body["model"].strip():
+        raise BadField("model: must not be empty", param="model")
+    _expect(body, "messages", list, "a list", required=True)
+    if not body["messages"]:
+        raise BadField("messages: must not be empty", param="messages")
+    for at, message in enumerate(body["messages"]):
+        _check_message(message, f"messages[{at}]")
+    _expect(body, "stream", bool, "true or false")
+    _expect(body, "stream_options", dict, "an object")
+    _expect(body, "response_format", dict, "an object")
+    _expect(body, "n", int, "a whole number")
+    _expect(body, "tool_choice", str | dict, "a text or an object")
+    check_tools(body)
+
+
+def check_tools(body: dict[str, Json]) -> None:
+    """The caller's own tools: a list of objects; the seed's built-in ones are not served here."""
+    if "tools" not in body:
+        return
+    if not isinstance(body["tools"], list):
+        raise BadField("tools: must be a list", param="tools")
+    for at, tool in enumerate(body["tools"]):
+        if not isinstance(tool, dict):
+            raise BadField(f"tools[{at}]: must be an object", param=f"tools[{at}]")
+        for member in ("function", "custom"):
+            if not isinstance(inner := tool.get(member, {}), dict):
+                raise BadField(f"tools[{at}].{member}: must be an object", param=f"tools[{at}]")
+            if not isinstance(inner.get("name", ""), str):
+                where = f"tools[{at}].{member}.name"
+                raise BadField(f"{where}: must be a text", param=where)
+
+
+def check_conflicts(body: dict[str, Json], fields: Fields) -> None:
+    """What can't be combined or is not served (Conflict, spec 3.2)."""
+    servers = fields.mcp_servers or fields.mcp_server_ids
+    for at, tool in enumerate(body.get("tools") or []):
+        if (kind := tool.get("type")) in ("otari_code_execution", "otari_web_search"):
+            raise Conflict(
+                f"{kind} can't be combined with mcp_servers or mcp_server_ids"
+                if servers
+                else f"{kind} is not served by this gateway",
+                param=f"tools[{at}].type",
+            )
+    for at, name in _repeated(server.name for server in fields.mcp_servers or []):
+        raise Conflict(f"two servers have the name {name!r}", param=f"mcp_servers[{at}].name")
+
+
+def _repeated(names: Iterable[str]) -> list[tuple[int, str]]:
+    seen: set[str] = set()
+    return [(at, n) for at, n in enumerate(names) if n in seen or seen.add(n)]  # type: ignore[func-returns-value]
+
+
+def _check_message(message: Json, where: str) -> None:
+    if not isinstance(message, dict):
+        raise BadField(f"{where}: must be an object", param=where)
+    if not isinstance(message.get("role"), str):
+        raise BadField(f"{where}.role: must be a text", param=f"{where}.role")
+    content = message.get("content")
+    if not isinstance(content, str | list | None):
+        raise BadField(
+            f"{where}.content: must be a text or a list of parts", param=f"{where}.content"
+        )
+    for at, part in enumerate(content if isinstance(content, list) else ()):
+        if not isinstance(part, dict):
+            inner = f"{where}.content[{at}]"
+            raise BadField(f"{inner}: must be an object", param=inner)
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list | None) or not all(isinstance(c, dict) for c in calls or ()):
+        inner = f"{where}.tool_calls"
+        raise BadField(f"{inner}: must be a list of objects", param=inner)
+
+
+def _expect(
+    body: dict[str, Json], name: str, kind: Any, words: str, *, required: bool = False
+) -> None:
+    value = body.get(name)
+    if value is None:
+        if required:
+            raise BadField(f"{name}: is required", param=name)
+        return
+    # In Python true is a number, in JSON it is not.
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise BadField(f"{name}: must be {words}", param=name)

@@ -1,0 +1,83 @@
+"""Which models a caller may use: listed in rows, or asked of the provider now and then."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import orjson
+
+from gateway.providers import DEMO, PROVIDERS, Peer, may_use
+from orazaka.caller import Caller
+from orazaka.http import HTTP
+from orazaka.runtime import Resource, Runtime
+from orazaka.snapshot import SNAPSHOT
+
+Json = Any
+
+KEPT_SECONDS = 300
+ASKED_SECONDS = 5
+MOST_BYTES = 4 * 2**20
+
+Listings = dict[str, tuple[Peer, float, list[str]]]
+
+
+@asynccontextmanager
+async def _open(_: Runtime) -> AsyncIterator[Listings]:
+    yield {}
+
+
+# What providers said they have, by name; a changed row is another Peer and is asked anew.
+LISTINGS = Resource(_open)
+
+
+async def models(caller: Caller, runtime: Runtime) -> list[Json]:
+    """OpenAI model objects, `provider:model` as id, in the order of their names."""
+    peers = (await runtime[SNAPSHOT].fresh())[PROVIDERS]
+    names = await asyncio.gather(*(_names(peer, runtime) for peer in peers.values()))
+    return [
+        _entry(peer.name, name)
+        for peer, listed in sorted(zip(peers.values(), names, strict=True), key=lambda p: p[0].name)
+        for name in sorted(listed)
+        if may_use(caller, peer.name, name)
+    ]
+
+
+def _entry(provider: str, name: str) -> Json:
+    entry = {"id": f"{provider}:{name}", "object": "model", "created": 0, "owned_by": provider}
+    if provider == DEMO:
+        entry["description"] = "A built-in model without intelligence: it calls the tools you name."
+    return entry
+
+
+async def _names(peer: Peer, runtime: Runtime) -> list[str]:
+    if peer.models is not None:
+        return list(peer.models)
+    kept = runtime[LISTINGS]
+    known, until, names = kept.get(peer.name, (None, 0.0, []))
+    if known != peer or until <= time.monotonic():
+        names = await _asked(peer, runtime)
+        kept[peer.name] = peer, time.monotonic() + KEPT_SECONDS, names
+    return names
+
+
+async def _asked(peer: Peer, runtime: Runtime) -> list[str]:
+    """What the provider's own `/models` says; nothing if it does not answer in time."""
+    base = peer.bases.get("chat") or peer.bases.get("responses") or peer.bases["messages"]
+    headers = {"authorization": f"Bearer {peer.key}", **peer.headers}
+    if "anthropic" in base:
+        headers |= {"x-api-key": peer.key, "anthropic-version": "2023-06-01"}
+    try:
+        async with (
+            asyncio.timeout(ASKED_SECONDS),
+            runtime[HTTP].trusted.get(
+                base.rstrip("/") + "/models", headers=headers, allow_redirects=False
+            ) as response,
+        ):
+            raw = await response.content.read(MOST_BYTES)
+            listed = orjson.loads(raw)["data"] if response.status == 200 else []
+            return [str(entry["id"]) for entry in listed]
+    except (TimeoutError, aiohttp.ClientError, ValueError, KeyError, TypeError):
+        return []

@@ -1,0 +1,149 @@
+"""Providers, what turns leave behind, and what a continuation needs."""
+
+import uuid
+from typing import ClassVar
+
+from django.conf import settings
+from django.db import models
+from django.db.models.functions import Now
+
+from orazaka.secrets import EncryptedTextField
+
+
+class Provider(models.Model):
+    """Somewhere that models answer: base URLs for each wire it speaks, and a key.
+
+    A provider speaks a wire natively when it has a base URL for it (spec 3.1).
+    """
+
+    name = models.SlugField(max_length=64, unique=True, help_text="What stands before the colon.")
+    chat_url = models.URLField(
+        max_length=500, blank=True, help_text="Base URL of /chat/completions, with its version."
+    )
+    messages_url = models.URLField(
+        max_length=500, blank=True, help_text="Base URL of /messages, with its version."
+    )
+    responses_url = models.URLField(
+        max_length=500, blank=True, help_text="Base URL of /responses, with its version."
+    )
+    api_key = EncryptedTextField(blank=True)
+    enabled = models.BooleanField(default=True)
+    model_names = models.JSONField(
+        null=True, blank=True, help_text="Names of models; empty = whatever the provider has."
+    )
+    default_headers = models.JSONField(default=dict, blank=True)
+    connect_seconds = models.FloatField(default=5)
+    first_byte_seconds = models.FloatField(default=120)
+    silence_seconds = models.FloatField(default=120)
+    turn_seconds = models.FloatField(default=600)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                name="provider_limits_are_positive",
+                condition=models.Q(connect_seconds__gt=0)
+                & models.Q(first_byte_seconds__gt=0)
+                & models.Q(silence_seconds__gt=0)
+                & models.Q(turn_seconds__gt=0),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Turn(models.Model):
+    """One turn: who asked which model for what, how it ended and what it used (spec 3.7)."""
+
+    class Status(models.TextChoices):
+        OK = "ok"
+        ERROR = "error"
+        CANCELLED = "cancelled"  # the client left
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    request_id = models.CharField(max_length=128, blank=True)
+    # Rows are written behind the turn: a user deleted meanwhile must not make them fail.
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        null=True,
+        on_delete=models.SET_NULL,
+        db_constraint=False,
+        related_name="turns",
+    )
+    principal = models.CharField(max_length=128)
+    key_id = models.BigIntegerField(null=True)
+    wire = models.CharField(max_length=16)
+    model = models.CharField(max_length=255)
+    streamed = models.BooleanField()
+    status = models.CharField(max_length=16, choices=Status)
+    error_code = models.CharField(max_length=64, blank=True)
+    error = models.TextField(blank=True)
+    rounds = models.PositiveSmallIntegerField(default=0)
+    tool_calls = models.PositiveIntegerField(default=0)
+    prompt_tokens = models.BigIntegerField(default=0)
+    completion_tokens = models.BigIntegerField(default=0)
+    cached_tokens = models.BigIntegerField(default=0)
+    cache_write_tokens = models.BigIntegerField(default=0)
+    reasoning_tokens = models.BigIntegerField(default=0)
+    started_at = models.DateTimeField(db_index=True)
+    duration_ms = models.FloatField()
+    first_output_ms = models.FloatField(null=True)
+    offered = models.JSONField(default=list)  # [{name, source, reason}]
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["principal", "-started_at"])]
+
+    def __str__(self) -> str:
+        return f"{self.wire} {self.model} {self.started_at:%Y-%m-%d %H:%M:%S}"
+
+
+class TurnStep(models.Model):
+    """One server asked, model called or tool run, in the order of their starts."""
+
+    class Kind(models.TextChoices):
+        SERVER = "server"
+        MODEL = "model"
+        TOOL = "tool"
+        NOTE = "note"
+
+    turn = models.ForeignKey(
+        Turn, on_delete=models.CASCADE, db_constraint=False, related_name="steps"
+    )
+    position = models.PositiveIntegerField()
+    kind = models.CharField(max_length=8, choices=Kind)
+    name = models.CharField(max_length=255)
+    server = models.CharField(max_length=128, blank=True)
+    outcome = models.CharField(max_length=16)
+    started_ms = models.FloatField()
+    duration_ms = models.FloatField()
+    detail = models.JSONField(default=dict)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["turn", "position"], name="one_step_per_position"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}: {self.outcome}"
+
+
+class Tail(models.Model):
+    """What a turn appended that its client never saw, until the client comes back with the results
+    of its own calls (design, decision 9). Found by caller and call id."""
+
+    principal = models.CharField(max_length=128)
+    wire = models.CharField(max_length=16)
+    call_id = models.CharField(max_length=255)
+    # Providers repeat call ids: what else must agree for a row to be the one that is meant.
+    calls_digest = models.CharField(max_length=64)
+    words_digest = models.CharField(max_length=64)
+    turn_id = models.UUIDField()
+    content = models.JSONField()  # {"messages": […], "after": […]}
+    created_at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["principal", "call_id"])]
+
+    def __str__(self) -> str:
+        return f"tail of turn {self.turn_id}"

@@ -1,0 +1,244 @@
+"""One turn, from the checked request to its record."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from django.conf import settings
+
+from gateway import definitions, demo, loop, sse, tails, wiring
+from gateway.chat import Chat
+from gateway.fields import Fields
+from gateway.providers import Route
+from gateway.record import Record, Status
+from gateway.sse import Event
+from gateway.turns import TURNS
+from gateway.upstream import Upstream
+from gateway.wire import Tail, Usage, Wire
+from orazaka.caller import Caller
+from orazaka.errors import OrazakaError
+from orazaka.http import HTTP
+from orazaka.runtime import Runtime
+from orazaka.writer import WRITER
+from tools.base import ToolCall
+
+Json = Any
+logger = logging.getLogger(__name__)
+
+KINDS: dict[str, type[Wire]] = {"chat": Chat}
+ROOM = 2**20  # bytes that wait for a slow client before the turn waits too
+
+
+class TurnLate(OrazakaError):
+    """The turn took longer than its provider's rows allow."""
+
+    status = 504
+    code = "turn_timeout"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What a client asked: its body without the gateway's members, and those."""
+
+    caller: Caller
+    wire: str
+    body: dict[str, Json]
+    fields: Fields
+    route: Route
+    headers: dict[str, str]
+
+
+class Turn:
+    """One owner task runs the turn and fills a buffer; the response only drains it.
+
+    For a plain turn `reply` is the answer once `over` returns; for a streamed one `body` gives it.
+    """
+
+    def __init__(self, ask: Ask, runtime: Runtime) -> None:
+        self.ask, self._runtime = ask, runtime
+        self.stream = bool(ask.body.get("stream"))
+        name = f"{ask.route.peer.name}:{ask.route.model}"
+        self.record = Record(ask.caller, wire=ask.wire, model=name, streamed=self.stream)
+        self.reply: Event | None = None
+        self.failed: OrazakaError | None = None
+        self.back: dict[str, str] = {}  # headers of the provider for the client
+        self._kind = KINDS[ask.wire]
+        self._wire: Wire | None = None
+        self._buffer: list[bytes] = []
+        self._size, self._done = 0, False
+        self._more, self._room = asyncio.Event(), asyncio.Event()
+        if ask.fields.orazaka_trace and self.stream:
+            self.record.watch = lambda step: self._put(sse.comment(b"trace " + step))
+        self.task = runtime[TURNS].start(self._run())
+
+    # --- the owner task
+
+    async def _run(self) -> None:
+        structlog.contextvars.bind_contextvars(request_id=self.ask.caller.request_id)
+        limit = self.ask.route.peer.limits.turn
+        status: str = Status.ERROR
+        try:
+            async with asyncio.timeout(limit):
+                await self._work()
+            status = Status.OK
+        except asyncio.CancelledError:
+            status = Status.CANCELLED
+            raise
+        except OrazakaError as error:
+            self._fail(error)
+        except TimeoutError:
+            self._fail(TurnLate(f"the turn took longer than {limit:g} seconds"))
+        except Exception:
+            logger.exception("a turn failed because of a fault of ours")
+            self._fail(OrazakaError("the gateway failed because of a fault of its own"))
+        finally:
+            usage = self._wire.totals() if self._wire else Usage()
+            self._runtime[WRITER].put(*self.record.rows(status, usage, self.failed))
+            self._done = True
+            self._more.set()
+
+    async def _work(self) -> None:
+        ask, record = self.ask, self.record
+        box = await wiring.attach(
+            ask.fields, body=ask.body, caller=ask.caller, runtime=self._runtime, record=record
+        )
+        body = await self._restored(ask.body)
+        self._wire = wire = self._kind(
+            body,
+            tools=[definitions.chat(shown) for shown in box.shown],
+            claims=wiring.claims(box, ask.body),
+            hints=wiring.hints(box, header=ask.fields.tools_header),
+            images=ask.route.sees,
+        )
+        shown = loop.run(
+            wire,
+            self._recorded(self._upstream(), wire),
+            lambda calls: box.call_all(calls, caller=ask.caller),
+            limit=ask.fields.rounds,
+            keep=self._keep,
+        )
+        async with aclosing(shown) as batches:  # type: ignore[type-var]
+            async for batch in batches:
+                record.output()
+                if self.stream:
+                    await self._send(b"".join(map(wire.encode, batch)))
+                else:
+                    self.reply = batch[-1]
+        if self.reply is not None and ask.fields.orazaka_trace:
+            self.reply = {**self.reply, "orazaka": {"trace": record.steps}}
+
+    def _upstream(self) -> loop.Upstream:
+        route = self.ask.route
+        if route.demo:
+            return demo.answer
+        session = self._runtime[HTTP].trusted
+        upstream = Upstream(session, route, self.ask.wire, headers=self.ask.headers)
+        self.back = upstream.back
+        return upstream
+
+    def _recorded(self, upstream: loop.Upstream, wire: Wire) -> loop.Upstream:
+        """The same, each model call noted as a step with its own usage: they add up."""
+        record, model = self.record, self.ask.route.model[:255]
+
+        async def call(body: Json) -> AsyncIterator[list[Event]]:
+            record.rounds += 1
+            number, started, before = record.rounds, record.now(), wire.totals()
+            outcome = "error"
+            try:
+                async with aclosing(upstream(body)) as batches:  # type: ignore[type-var]
+                    async for batch in batches:
+                        yield batch
+                outcome = "ok"
+            except OrazakaError as error:
+                outcome = "late" if error.status == 504 else "error"
+                raise
+            finally:
+                if (task := asyncio.current_task()) and task.cancelling():
+                    outcome = "cancelled"
+                used = wire.totals().since(before)
+                record.step("model", model, outcome, started=started, round=number, usage=used)
+
+        return call
+
+    async def _restored(self, body: dict[str, Json]) -> dict[str, Json]:
+        """The body with what earlier turns kept in the place of the client's copies."""
+        if not (ids := tails.ids_in(body["messages"])):
+            return body
+        caller, wire = self.ask.caller, self.ask.wire
+        rows = await self._runtime.db(tails.find, ids, principal=caller.principal, wire=wire)
+        if not rows:
+            return body
+        return {**body, "messages": tails.restored(body["messages"], rows)}
+
+    async def _keep(self, tail: Tail, calls: Sequence[ToolCall]) -> None:
+        """Before the client may see its calls: a continuation can come at once, to any worker."""
+        await self._runtime.db(
+            tails.save,
+            tail,
+            calls,
+            principal=self.ask.caller.principal,
+            wire=self.ask.wire,
+            turn_id=self.record.id,
+            messages=self.ask.body["messages"],
+        )
+
+    def _fail(self, error: OrazakaError) -> None:
+        self.failed = error
+        if self.stream and self.record.first_output is not None:
+            usage = self._wire.usage if self._wire else None
+            self._put(self._kind.encode(self._kind.error(error, usage=usage)))
+
+    # --- the buffer between the turn and its response
+
+    async def _send(self, data: bytes) -> None:
+        self._put(data)
+        if self._size > ROOM:
+            self._room.clear()
+            await self._room.wait()
+
+    def _put(self, data: bytes) -> None:
+        self._buffer.append(data)
+        self._size += len(data)
+        self._more.set()
+
+    async def opened(self, seconds: float) -> bool:
+        """Wait for the first output or the end. Whether an error may still be an HTTP status."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not self._done and self.record.first_output is None:
+                    self._more.clear()
+                    await self._more.wait()
+        except TimeoutError:
+            self.record.output()  # from here on errors are the stream's own events
+            return False
+        return self.failed is not None and self.record.first_output is None
+
+    async def over(self) -> None:
+        """Wait for the end of a plain turn."""
+        await asyncio.wait({self.task})
+
+    async def body(self) -> AsyncIterator[bytes]:
+        """The stream, as much at once as there is; a sign of life in every silence."""
+        try:
+            while True:
+                if self._buffer:
+                    data, self._buffer, self._size = b"".join(self._buffer), [], 0
+                    self._room.set()
+                    yield data
+                elif self._done:
+                    return
+                else:
+                    self._more.clear()
+                    try:
+                        async with asyncio.timeout(settings.ORAZAKA_KEEPALIVE_SECONDS):
+                            await self._more.wait()
+                        continue
+                    except TimeoutError:
+                        pass
+                    yield sse.comment(b"keep-alive")
+        finally:
+            self.task.cancel()

@@ -1,0 +1,21 @@
+"""The MCP client: connections in the official SDK's hands. Only this package imports `mcp`.
+
+The SDK keeps the protocol; here era and transport are picked (`dial`), results stay verbatim
+(`verbatim`), and every failure becomes a `Fault` (`connection`).
+"""
+
+from mcp_servers.client.connection import Connection, Listing
+from mcp_servers.client.dial import Connector
+from mcp_servers.endpoint import BadCredentials, Endpoint, Key
+from mcp_servers.faults import Fault, ServerError
+
+__all__ = [
+    "BadCredentials",
+    "Connection",
+    "Connector",
+    "Endpoint",
+    "Fault",
+    "Key",
+    "Listing",
+    "ServerError",
+]

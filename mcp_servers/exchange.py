@@ -1,0 +1,168 @@
+"""Requests and notifications on the wire, kept from harming each other inside the MCP SDK.
+
+The SDK holds every message up behind a notification that hangs, leaves a cancelled call's POST open
+(session era), loses the HTTP status beside a server's own error, and in legacy SSE forgets a call
+whose POST failed. `orazaka.sdk_client` settles what a failed exchange does to its own call; this
+transport settles the rest.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+from weakref import WeakValueDictionary
+
+import httpx2
+import orjson
+
+from orazaka.sdk_transport import EVENTS, Code, Failed
+from tools.base import Json
+
+NOTICE_LIMIT = 5.0  # seconds for a notification; nobody waits for what it brings
+GOODBYE_LIMIT = 2.0  # seconds for ending a session at the server
+HTTP_STATUS = "orazaka/httpStatus"  # in `data` of a server's own JSON-RPC error
+
+Report = Callable[[dict[str, Json]], Awaitable[None]]
+
+
+class Exchange(httpx2.AsyncBaseTransport):
+    """A transport over `inner` (whose POSTs never raise) for one session.
+
+    With `report` the replies come by another way (legacy SSE): a POST only says whether it was
+    accepted, and the JSON-RPC error of one that was not is given to `report`.
+    """
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport, *, report: Report | None = None) -> None:
+        self._inner = inner
+        self._report = report
+        self._posts: WeakValueDictionary[Any, _Post] = WeakValueDictionary()
+        self._notices: set[asyncio.Task[None]] = set()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.method == "DELETE":
+            return await self._notice(request, GOODBYE_LIMIT)
+        if request.method != "POST":
+            return await self._inner.handle_async_request(request)
+        message = orjson.loads(await request.aread())
+        if "id" in message and "method" in message:
+            return await self._ask(request, message["id"])
+        if message.get("method") == "notifications/cancelled":
+            return self._cancelled(request, message["params"]["requestId"])
+        return await self._notice(request, NOTICE_LIMIT)
+
+    async def aclose(self) -> None:
+        """Give up the notifications that are still on their way."""
+        for task in self._notices:
+            task.cancel()
+        await asyncio.gather(*self._notices, return_exceptions=True)
+
+    async def _ask(self, request: httpx2.Request, id_: Any) -> httpx2.Response:
+        post = self._posts[id_] = _Post(id_)
+        try:
+            response = await post.wait(self._inner.handle_async_request(request))
+        except TimeoutError:
+            return httpx2.Response(502, headers=_JSON, content=post.last_words())
+        if self._report:
+            return await self._accepted(response, self._report)
+        if _kind(response) == EVENTS and isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = _Leashed(response.stream, post)
+        elif response.status_code >= 400:
+            return await _with_status(response)
+        return response
+
+    async def _accepted(self, response: httpx2.Response, report: Report) -> httpx2.Response:
+        body = await response.aread()
+        if response.status_code >= 400:
+            message = orjson.loads(body)
+            # What is said beside "accepted" is of no matter here, in whatever format.
+            if message["error"]["code"] != Code.NOT_MCP:
+                await report(message)
+        return httpx2.Response(202)
+
+    async def _notice(self, request: httpx2.Request, limit: float) -> httpx2.Response:
+        """Send what has no answer. Nobody can do anything about how it fares: it never fails."""
+        with suppress(Failed, TimeoutError):
+            async with asyncio.timeout(limit):
+                response = await self._inner.handle_async_request(request)
+                await response.aclose()
+        return httpx2.Response(202)
+
+    def _cancelled(self, request: httpx2.Request, id_: Any) -> httpx2.Response:
+        task = asyncio.create_task(self._cancel(request, id_))
+        self._notices.add(task)
+        task.add_done_callback(self._notices.discard)
+        return httpx2.Response(202)
+
+    async def _cancel(self, request: httpx2.Request, id_: Any) -> None:
+        await self._notice(request, NOTICE_LIMIT)
+        if post := self._posts.get(id_):
+            post.end()
+
+
+class _Post:
+    """One request's POST up to its answer, which can be ended from outside."""
+
+    def __init__(self, id_: Any) -> None:
+        self._id = id_
+        self._ended = False
+        self._leash: asyncio.Timeout | None = None
+
+    async def wait[T](self, work: Awaitable[T]) -> T:
+        """Raises TimeoutError as soon as the POST is ended."""
+        try:
+            async with asyncio.timeout_at(0 if self._ended else None) as self._leash:
+                return await work
+        finally:
+            self._leash = None
+
+    def end(self) -> None:
+        """Nobody waits for the answer any more."""
+        self._ended = True
+        if self._leash:
+            self._leash.reschedule(0)
+
+    def last_words(self) -> bytes:
+        """An answer for the SDK, which would ask for the rest of a stream without one."""
+        error = {"code": Code.TRANSPORT, "message": "it was cancelled", "data": {"sent": True}}
+        return orjson.dumps({"jsonrpc": "2.0", "id": self._id, "error": error})
+
+
+class _Leashed(httpx2.AsyncByteStream):
+    """The event stream of a POST, which ends with its POST."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, post: _Post) -> None:
+        self._stream = stream
+        self._post = post
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        chunks = aiter(self._stream)
+        while True:
+            try:
+                yield await self._post.wait(anext(chunks))
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                yield b"\nevent: broken-off\n\nevent: message\ndata: "
+                yield self._post.last_words() + b"\n\n"
+                return
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+_JSON = {"content-type": "application/json"}
+
+
+def _kind(response: httpx2.Response) -> str:
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def _with_status(response: httpx2.Response) -> httpx2.Response:
+    """The JSON-RPC error of a reply, with the HTTP status in it if the error is the server's own."""
+    message = orjson.loads(await response.aread())
+    error = message["error"]
+    if error.get("code") in tuple(Code):
+        return response
+    data = error.get("data")
+    error["data"] = (data if isinstance(data, dict) else {}) | {HTTP_STATUS: response.status_code}
+    return httpx2.Response(response.status_code, headers=_JSON, content=orjson.dumps(message))
