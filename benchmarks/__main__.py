@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
 import aiohttp
 
@@ -59,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--concurrency", type=_numbers, default=[1, 16, 64], help="turns at once, as 1,16,64")
     add("--seconds", type=float, default=2.0, help="length of each measurement")
     add("--json", metavar="FILE", help="write the figures here, too")
+    add("--log", metavar="FILE", type=Path, help="where the server's log goes (else nowhere)")
     add("--floor-only", action="store_true", help="measure without any server")
     add(
         "--against",
@@ -96,7 +98,7 @@ def _run(options: argparse.Namespace) -> Rows:
         if options.against:
             server = Running(options.against.rstrip("/"), options.pid, options.key)
         elif not options.floor_only:
-            server = stack.enter_context(gateway(upstream=upstream.url))
+            server = stack.enter_context(gateway(upstream=upstream.url, log=options.log))
         return asyncio.run(_measured(options, upstream, mcp, relay, server))
 
 

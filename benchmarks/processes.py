@@ -53,8 +53,11 @@ def fake(app: str, *, port: int = 0) -> Iterator[Running]:
 
 
 @contextmanager
-def gateway(*, upstream: str) -> Iterator[Running]:
-    """The project's server as one worker: a fresh SQLite database, and the fake as `openai`."""
+def gateway(*, upstream: str, log: Path | None = None) -> Iterator[Running]:
+    """The project's server as one worker: a fresh SQLite database, and the fake as `openai`.
+
+    What it logs goes to `log`.
+    """
     port = free_port()
     with TemporaryDirectory() as folder:
         env = {
@@ -76,7 +79,7 @@ def gateway(*, upstream: str) -> Iterator[Running]:
         }
         _manage("migrate", "--no-input", "--verbosity=0", env=env)
         key = json.loads(_manage("createkey", "bench", "--create", "--json", env=env))["key"]
-        log = Path(folder, "log")
+        log = log or Path(folder, "log")
         with _uvicorn("orazaka.asgi:application", port, log=log, env=env) as process:
             url = f"http://127.0.0.1:{port}"
             _wait(lambda: _answers(f"{url}/readyz"), process, log)

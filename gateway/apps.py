@@ -8,4 +8,4 @@ class GatewayConfig(AppConfig):
 
     def ready(self) -> None:
         # Parts of the snapshot and resources of the runtime are declared at import.
-        from gateway import listing, providers, turns  # noqa: F401
+        from gateway import listing, turn  # noqa: F401

@@ -5,27 +5,22 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import Context
-from dataclasses import dataclass, field
-from hashlib import sha256
-from typing import Any
-
-import orjson
+from dataclasses import dataclass, field, replace
 
 from mcp_servers.client import Endpoint, Key, Listing
-from tools.base import Json, ToolSpec
-from tools.schema import BrokenSchema, checker
+from mcp_servers.definitions import read_tools
+from tools.base import ToolSpec
 
-NAME_MAX = 256  # characters
-DESCRIPTION_MAX = 32_768  # characters; a longer one is cut, since it goes to the model every turn
-KEPT_MAX = 64 * 2**20  # bytes of definitions in this process; the ones not used longest go first
-# A call's own limit is the session pool's, extended by progress; this one only stands behind it.
-LAST_RESORT = 330.0  # seconds
+KEPT_MAX = 64 * 2**20  # bytes of definitions in this process; those not asked for longest go first
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A server's tools. While it is kept the ToolSpec objects are the same from turn to turn, and
-    a tool that a new listing repeats byte for byte keeps its object."""
+    """A server's tools, `notes` on what was left out, and until when they are good (monotonic).
+
+    While it is kept its ToolSpec objects are the same from turn to turn, and a new listing keeps
+    the objects of the tools that it repeats.
+    """
 
     specs: tuple[ToolSpec, ...]
     notes: tuple[str, ...]
@@ -37,13 +32,10 @@ class Kept:
 class Catalog:
     """`fetch` lists a server's tools; `ttl` is seconds to keep a list that says nothing itself."""
 
-    def __init__(
-        self, fetch: Callable[[Endpoint], Awaitable[Listing]], *, ttl: float
-    ) -> None:
+    def __init__(self, fetch: Callable[[Endpoint], Awaitable[Listing]], *, ttl: float) -> None:
         self._fetch = fetch
         self._ttl = ttl
         self._kept: OrderedDict[Key, Kept] = OrderedDict()
-        self._stale: dict[Key, Kept] = {}
         self._asking: dict[Key, asyncio.Task[Kept]] = {}
 
     @property
@@ -59,14 +51,12 @@ class Catalog:
         self._kept.move_to_end(key)
         return kept
 
-    async def tools(self, endpoint: Endpoint) -> Kept:
-        """The kept list, or a new one; callers at the same time share one listing.
+    async def listed(self, endpoint: Endpoint) -> Kept:
+        """A new list; callers at the same time share one listing.
 
         Raises what `fetch` raises. A caller that is cancelled leaves the listing to the others.
         """
         key = endpoint.key
-        if kept := self.kept(key):
-            return kept
         asking = self._asking.get(key)
         if asking is None:
             asking = self._asking[key] = asyncio.get_running_loop().create_task(
@@ -76,9 +66,10 @@ class Catalog:
         return await asyncio.shield(asking)
 
     def drop(self, key: Key) -> None:
-        """The list is no longer good; what is being listed now is not kept either."""
+        """The list is no longer good, nor is what is being listed now."""
         self._asking.pop(key, None)
-        self._kept.pop(key, None)
+        if kept := self._kept.get(key):
+            self._kept[key] = replace(kept, until=0)
 
     async def aclose(self) -> None:
         """Give up the listings under way."""
@@ -86,3 +77,32 @@ class Catalog:
         for task in asking:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
+
+    async def _list(self, endpoint: Endpoint, key: Key) -> Kept:
+        listing = await self._fetch(endpoint)
+        before = self._kept.get(key)
+        known = before.by_digest if before else {}
+        specs, notes, size = await read_tools(listing.tools, known=known)
+        ttl = self._ttl if listing.ttl is None else listing.ttl
+        kept = Kept(
+            specs=tuple(specs.values()),
+            notes=(*listing.notes, *notes),
+            until=time.monotonic() + ttl,
+            size=size,
+            by_digest=specs,
+        )
+        if self._asking.get(key) is asyncio.current_task():
+            self._keep(key, kept)
+        return kept
+
+    def _keep(self, key: Key, kept: Kept) -> None:
+        self._kept[key] = kept
+        self._kept.move_to_end(key)
+        while self.size > KEPT_MAX and len(self._kept) > 1:
+            self._kept.popitem(last=False)
+
+    def _asked(self, key: Key, task: "asyncio.Task[Kept]") -> None:
+        if self._asking.get(key) is task:
+            del self._asking[key]
+        if not task.cancelled():
+            task.exception()  # seen: all who waited may have left

@@ -51,7 +51,9 @@ class Endpoint:
         secret = _SCHEME.sub("", self.secret.strip(), count=1)
         object.__setattr__(self, "secret", secret)
         if secret and not _HEADER_TEXT.fullmatch(secret):
-            raise BadCredentials(f'the token of MCP server "{self.label}" can\'t be sent in a header')
+            raise BadCredentials(
+                f'the token of MCP server "{self.label}" can\'t be sent in a header'
+            )
         for name, value in self.headers.items():
             if name.lower() in _OURS or not _HEADER_TEXT.fullmatch(value):
                 raise BadCredentials(f'header "{name}" of MCP server "{self.label}" can\'t be sent')

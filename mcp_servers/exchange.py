@@ -40,15 +40,18 @@ class Exchange(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if request.method == "DELETE":
-            return await self._notice(request, GOODBYE_LIMIT)
+            await self._notice(request, GOODBYE_LIMIT)
+            return httpx2.Response(204)
         if request.method != "POST":
             return await self._inner.handle_async_request(request)
         message = orjson.loads(await request.aread())
         if "id" in message and "method" in message:
             return await self._ask(request, message["id"])
         if message.get("method") == "notifications/cancelled":
-            return self._cancelled(request, message["params"]["requestId"])
-        return await self._notice(request, NOTICE_LIMIT)
+            self._cancelled(request, message["params"]["requestId"])
+        else:
+            await self._notice(request, NOTICE_LIMIT)
+        return httpx2.Response(202)
 
     async def aclose(self) -> None:
         """Give up the notifications that are still on their way."""
@@ -79,19 +82,17 @@ class Exchange(httpx2.AsyncBaseTransport):
                 await report(message)
         return httpx2.Response(202)
 
-    async def _notice(self, request: httpx2.Request, limit: float) -> httpx2.Response:
+    async def _notice(self, request: httpx2.Request, limit: float) -> None:
         """Send what has no answer. Nobody can do anything about how it fares: it never fails."""
         with suppress(Failed, TimeoutError):
             async with asyncio.timeout(limit):
                 response = await self._inner.handle_async_request(request)
                 await response.aclose()
-        return httpx2.Response(202)
 
-    def _cancelled(self, request: httpx2.Request, id_: Any) -> httpx2.Response:
+    def _cancelled(self, request: httpx2.Request, id_: Any) -> None:
         task = asyncio.create_task(self._cancel(request, id_))
         self._notices.add(task)
         task.add_done_callback(self._notices.discard)
-        return httpx2.Response(202)
 
     async def _cancel(self, request: httpx2.Request, id_: Any) -> None:
         await self._notice(request, NOTICE_LIMIT)
@@ -158,7 +159,7 @@ def _kind(response: httpx2.Response) -> str:
 
 
 async def _with_status(response: httpx2.Response) -> httpx2.Response:
-    """The JSON-RPC error of a reply, with the HTTP status in it if the error is the server's own."""
+    """The JSON-RPC error of a reply, with the HTTP status in it if it is the server's own."""
     message = orjson.loads(await response.aread())
     error = message["error"]
     if error.get("code") in tuple(Code):

@@ -1,16 +1,16 @@
 """What can go wrong with somebody else's server, and how it is told.
 
-    Fault                   between us and a server; a clause that names neither server nor tool,
-      │                     since one session may serve several labels
-      ├─ Unreachable        no connection, refused credentials, an HTTP error
-      ├─ Late               a limit passed
-      ├─ NotProtocol        the reply is not MCP, is a redirect or is too large
-      ├─ Blocked            the URL guard refused the address
-      ├─ Lost               the session is gone and the request was not accepted: safe to send again
-      └─ Refusal            the server answered with a JSON-RPC error
-    ServerError             an answer for the caller of a turn; names the server's label
-      └─ ServerUnreachable 502, ServerLate 504, NotMCP 502, ServerBlocked 400, ServerRefusal 502,
-         NoAllowedTool 400
+Fault                   between us and a server; a clause that names neither server nor tool,
+  │                     since one session may serve several labels
+  ├─ Unreachable        no connection, refused credentials, an HTTP error
+  ├─ Late               a limit passed
+  ├─ NotProtocol        the reply is not MCP, is a redirect or is too large
+  ├─ Blocked            the URL guard refused the address
+  ├─ Lost               the session is gone and the request was not accepted: safe to send again
+  └─ Refusal            the server answered with a JSON-RPC error
+ServerError             an answer for the caller of a turn; names the server's label
+  └─ ServerUnreachable 502, ServerLate 504, NotMCP 502, ServerBlocked 400, ServerRefusal 502,
+     NoAllowedTool 400
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from orazaka.sdk_transport import Code
 
 SHOWN_MAX = 1000  # characters of a server's own error message
 CONNECTION_CLOSED, PARSE_ERROR, INVALID_REQUEST = -32000, -32700, -32600
-# What servers say with a 400 or 404 to the id of a session they don't know (research: five of them).
+# What servers say with a 400 or 404 to the id of a session that they don't know.
 NO_SESSION = frozenset({CONNECTION_CLOSED, -32001, INVALID_REQUEST})
 
 
@@ -185,9 +185,7 @@ def call_error(*, label: str, tool: str, fault: Fault, elapsed: float) -> str:
 
     When the call may have run, they say that its outcome is unknown (case B69).
     """
-    text = (
-        f'Tool "{tool}" of MCP server "{label}" failed after {elapsed:.1f} s: {fault.reason}.'
-    )
+    text = f'Tool "{tool}" of MCP server "{label}" failed after {elapsed:.1f} s: {fault.reason}.'
     if fault.ran:
         text += " The call may have been carried out: its outcome is unknown."
     return text

@@ -6,8 +6,7 @@ Binding: spec 2.2 "Results". Nothing that a server puts into a result raises her
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
-
+from mcp_servers.encoding import encoded
 from tools.base import Image, Json, ToolResult
 
 BROKEN_NOTE = "[part of the result could not be read]"
@@ -98,4 +97,4 @@ def _word(kind: Any) -> str:
 
 
 def _serialised(value: Json) -> str:
-    return orjson.dumps(value).decode()
+    return encoded(value).decode()

@@ -31,8 +31,8 @@ class Connect(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Seconds. `open` is for a session to be ready, `list` for a whole tools/list with it, `call_max`
-    for a call that progress extends, `close` for leaving."""
+    """Seconds. `open` is for a session to be ready, `list` for a whole tools/list with it,
+    `call_max` for a call that progress extends, `close` for leaving."""
 
     open: float = 15
     list: float = 15
@@ -266,9 +266,7 @@ class SessionPool:
         self._kept.clear()
         await asyncio.gather(*(session.close() for session in self._all))
 
-    async def _ask[T](
-        self, endpoint: Endpoint, work: Callable[[Connection], Awaitable[T]]
-    ) -> T:
+    async def _ask[T](self, endpoint: Endpoint, work: Callable[[Connection], Awaitable[T]]) -> T:
         session = self._session(endpoint)
         try:
             return await session.run(work)

@@ -71,6 +71,9 @@ class Runtime:
         await self._stack.aclose()
 
     def __getitem__[T](self, resource: Resource[T]) -> T:
+        if resource not in self._values:
+            # Declared by a module that nobody imported in time: see `AppConfig.ready`.
+            raise RuntimeError(f"{resource.open.__qualname__} was declared after the runtime began")
         value: T = self._values[resource]
         return value
 

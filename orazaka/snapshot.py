@@ -78,9 +78,7 @@ class Snapshot:
         try:
             value: T = self._values[part]
         except KeyError:
-            raise NotLoaded(
-                "The gateway's configuration is not loaded yet.", retry_after=1
-            ) from None
+            raise NotLoaded("the configuration is not loaded yet", retry_after=1) from None
         return value
 
 
@@ -92,7 +90,7 @@ class SnapshotKeeper:
         self._loop = asyncio.get_running_loop()
         self._values: dict[Part[Any], Any] = {}
         self._stamps: dict[Part[Any], tuple[int, ...]] = {}
-        self._snapshot = Snapshot({})
+        self.latest = Snapshot({})  # as last built, perhaps a moment old
         self._asked: object = object()  # replaced by every mark, so that no mark is lost
         self._seen: object = None  # the mark that the last whole rebuild began with
         self._started = self._ended = 0
@@ -109,7 +107,7 @@ class SnapshotKeeper:
         """
         if self._seen is not self._asked and self._patient:
             await self._next()
-        return self._snapshot
+        return self.latest
 
     def mark(self) -> None:
         """Something may have changed: look before the next request. From any thread."""
@@ -155,7 +153,7 @@ class SnapshotKeeper:
             errors["database"] = error
         else:
             if changed:
-                self._snapshot = Snapshot(dict(self._values))
+                self.latest = Snapshot(dict(self._values))
         for name in errors.keys() - self._failing:
             log.error("configuration not read: %s", name, exc_info=errors[name])
         for name in self._failing - errors.keys():
@@ -191,6 +189,7 @@ async def listen(keeper: SnapshotKeeper) -> None:
             if keeper.listening:
                 log.warning("no notifications of changes; polling until they come: %s", error)
         keeper.listening = False
+        keeper.mark()  # from here on it polls
         await asyncio.sleep(LISTEN_AGAIN_SECONDS)
 
 

@@ -22,7 +22,7 @@ SMALL = 1_000_000
 
 
 class Effort:
-    """Counts for one schema, which must be a tree of plain dicts and lists."""
+    """Counts for one schema, a tree of plain dicts and lists. `patterns` is how many it has."""
 
     def __init__(self, schema: Mapping[str, Json]) -> None:
         self._schema = dict(schema)
@@ -32,6 +32,7 @@ class Effort:
         self._resources = [n for n in nodes if n is self._schema or isinstance(_id(n), str)]
         self._refers = any(key in node for node in nodes for key in REFERENCES)
         self._size = len(nodes) + sum(map(_weight, nodes))
+        self.patterns = sum(map(_patterns_in, nodes))
         self._targets: dict[str, list[Json]] = {}
 
     def is_small(self, values: int) -> bool:
@@ -100,6 +101,11 @@ def _is_anchor(node: dict[str, Json], name: str) -> bool:
 def _weight(node: dict[str, Json]) -> int:
     inside = sum(len(part) for part in node.values() if isinstance(part, list | dict))
     return inside + PATTERN * ("pattern" in node)
+
+
+def _patterns_in(node: dict[str, Json]) -> int:
+    named = node.get("patternProperties")
+    return isinstance(node.get("pattern"), str) + (len(named) if isinstance(named, dict) else 0)
 
 
 def _last(uri: str) -> str:

@@ -1,7 +1,7 @@
 """Names shown to the model (spec 3.4, step 3): legal, unique in the turn, never parsed back."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -22,11 +22,6 @@ class Shown(NamedTuple):
     offer: Offer
 
 
-def ordered(offers: Sequence[Offer]) -> list[Offer]:
-    """The offers in the order in which they choose names, and in which the last are left out."""
-    return sorted(offers, key=_rank)
-
-
 def assign(taken: Collection[str], offers: Sequence[Offer]) -> list[Shown]:
     """A name for each tool, in the order of origins; `taken` are the caller's own tools.
 
@@ -36,7 +31,7 @@ def assign(taken: Collection[str], offers: Sequence[Offer]) -> list[Shown]:
     """
     used, labels, shown = set(taken), {OURS}, []
     legal = LEGAL.fullmatch
-    for offer in ordered(offers):
+    for offer in sorted(offers, key=_rank):
         label = OURS if offer.origin == "registered" else _free_label(offer.label, labels)
         seen = set()
         for spec in offer.specs:
@@ -49,16 +44,6 @@ def assign(taken: Collection[str], offers: Sequence[Offer]) -> list[Shown]:
             used.add(name)
             shown.append(Shown(name, spec, offer))
     return shown
-
-
-def doubles(offers: Sequence[Offer]) -> Iterator[tuple[Offer, str]]:
-    """The names that one offer brings more than once, each as often as it is too much."""
-    for offer in offers:
-        seen = set()
-        for spec in offer.specs:
-            if spec.name in seen:
-                yield offer, spec.name
-            seen.add(spec.name)
 
 
 def _rank(offer: Offer) -> int:

@@ -56,6 +56,9 @@ def _repaired(node: Json, depth: int) -> Json:
     kinds = kind if isinstance(kind, list) else [kind]
     if "object" in kinds:
         made.setdefault("properties", {})
+    if isinstance(made.get("items"), list):  # a tuple as draft 7 says it
+        rest = made.pop("additionalItems", None)
+        made |= {"prefixItems": made["items"], "items": rest if isinstance(rest, dict) else {}}
     if "array" in kinds:
         made.setdefault("items", {})
     return made
@@ -85,7 +88,7 @@ def _with_branches_kept(schema: dict[str, Json]) -> dict[str, Json]:
 
 
 def _has(schema: dict[str, Json], word: str, at: str) -> bool:
-    return len(schema.get(word, ())) > int(at)
+    return len(_list(schema, word)) > int(at)
 
 
 def _gathered(schema: dict[str, Json]) -> dict[str, Json]:
@@ -119,20 +122,27 @@ class Gathering:
             raise TooMuch
         if not isinstance(node, dict):
             return Shape({}, {})
-        properties = {name: [part] for name, part in node.get("properties", {}).items()}
-        found = Shape(properties, dict.fromkeys(node.get("required", ())))
+        properties = node.get("properties")
+        known = properties if isinstance(properties, dict) else {}
+        required = (name for name in _list(node, "required") if isinstance(name, str))
+        found = Shape({name: [part] for name, part in known.items()}, dict.fromkeys(required))
         for part in self._also(node):
             _join(found, self.shape(part))
         for word in ("anyOf", "oneOf"):
-            if branches := node.get(word):
+            if branches := _list(node, word):
                 _join(found, _either([self.shape(branch) for branch in branches]))
         return found
 
     def _also(self, node: dict[str, Json]) -> Iterator[Json]:
-        yield from node.get("allOf", ())
+        yield from _list(node, "allOf")
         reference = node.get("$ref")
         if isinstance(reference, str) and reference.startswith("#"):
             yield pointed(self._root, reference[1:])
+
+
+def _list(node: dict[str, Json], word: str) -> list[Json]:
+    part = node.get(word)  # a reference may lead anywhere, so no type is sure
+    return part if isinstance(part, list) else []
 
 
 def _join(found: Shape, other: Shape) -> None:

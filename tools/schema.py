@@ -27,6 +27,9 @@ MAX_WORK = 100_000
 MAX_DETAIL = 2_000
 MAX_DETAIL_TIMES_LENGTH = 5_000_000
 MOST_ERRORS = 1_000
+# Memory that compiled patterns may take, together and each at least: 50 short ones took 600 MB.
+MAX_PATTERN_BYTES = 2**22
+MIN_PATTERN_BYTES = 2**14
 
 Path = tuple[str | int, ...]
 
@@ -68,15 +71,9 @@ class Checker:
     def __init__(self, schema: Mapping[str, Json]) -> None:
         whole = dict(schema)
         _refuse_unbounded(whole)
-        options = FancyRegexOptions(backtrack_limit=10_000)
-        try:
-            self._validator = jsonschema_rs.validator_for(
-                whole, retriever=_deny, mask="…", pattern_options=options
-            )
-        except ValueError as error:
-            raise BrokenSchema(f"its schema is not valid: {_reason(error)}") from None
-        _refuse_no_object(whole)
         self._effort = Effort(whole)
+        self._validator = _compiled(whole, patterns=self._effort.patterns)
+        _refuse_no_object(whole)
 
     def problems(self, value: dict[str, Json], *, length: int) -> list[Problem]:
         """What is wrong with arguments (none: they fit); `length` is that of their text.
@@ -98,6 +95,19 @@ class Checker:
 
     def _errors(self, value: Json) -> list[ValidationError]:
         return list(islice(self._validator.iter_errors(value), MOST_ERRORS))
+
+
+def _compiled(schema: dict[str, Json], *, patterns: int) -> jsonschema_rs.Validator:
+    limits = FancyRegexOptions(
+        backtrack_limit=10_000,
+        size_limit=max(MIN_PATTERN_BYTES, MAX_PATTERN_BYTES // max(1, patterns)),
+    )
+    try:
+        return jsonschema_rs.validator_for(
+            schema, retriever=_deny, mask="…", pattern_options=limits
+        )
+    except ValueError as error:
+        raise BrokenSchema(f"its schema is not valid: {_reason(error)}") from None
 
 
 def _refuse_unbounded(schema: dict[str, Json]) -> None:

@@ -2,18 +2,22 @@
 
 import asyncio
 import logging
+import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from itertools import groupby, islice
 from traceback import format_tb
 from typing import Any, Literal
 
 from orazaka.caller import Caller
 from orazaka.errors import OrazakaError
 from tools.base import Json, Offer, ToolCall, ToolError, ToolResult
-from tools.names import Shown, assign, doubles, ordered
+from tools.names import Shown, assign
+from tools.problems import cut
 from tools.schema import arguments_of
 
 logger = logging.getLogger(__name__)
@@ -25,7 +29,8 @@ providers: list[Provider] = []
 
 # Their owner named them in the request: leaving one out silently would break what was asked for.
 REQUIRED = frozenset({"caller", "inline", "resolved"})
-LONGEST_NAME_ECHOED = 100
+MOST_NAMES = 50
+NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 def register(provider: Provider) -> None:
@@ -89,13 +94,11 @@ class Toolbox:
     ) -> None:
         everything = assign(taken, offers)
         room = max(0, limit - len(taken))
-        if (len(taken) > limit) or any(one.offer.origin in REQUIRED for one in everything[room:]):
-            raise TooManyTools(_too_many(everything, taken, limit))
+        left_out = everything[room:]
+        if len(taken) > limit or any(one.offer.origin in REQUIRED for one in left_out):
+            raise TooManyTools(f"the request names more than {limit} tools")
         self.shown: Sequence[Shown] = everything[:room]
-        self.notes: Sequence[str] = [
-            *(_doubled(offer, name) for offer, name in doubles(ordered(offers))),
-            *(_over(one, limit) for one in everything[room:]),
-        ]
+        self.notes: Sequence[str] = [*_doubled(offers), *_over(left_out, limit)]
         self._by_name = {one.name: one for one in self.shown}
         self._max_chars = max_chars
         self._default_timeout = default_timeout
@@ -117,12 +120,12 @@ class Toolbox:
         """Run one call. Whatever goes wrong is an error result; only cancellation is raised."""
         run = ToolRun(
             call_id=call.id,
-            name=call.name[:LONGEST_NAME_ECHOED],
-            argument_bytes=len(call.arguments.encode(errors="surrogatepass")),
+            name=cut(call.name),
+            argument_bytes=len(call.arguments.encode(errors="replace")),
             arguments=call.arguments,
         )
         try:
-            result = self._fit(await self._run(call, run, caller))
+            result = await self._run(call, run, caller)
             run.result, run.result_chars = result.text, len(result.text)
             return result
         finally:
@@ -133,15 +136,13 @@ class Toolbox:
     async def _run(self, call: ToolCall, run: ToolRun, caller: Caller) -> ToolResult:
         one = self._by_name.get(call.name)
         if one is None:
-            run.outcome = "unknown"
-            return ToolResult(self._unknown(call.name), is_error=True)
+            return self._failed(run, "unknown", self._unknown(call.name))
         run.tool, run.server, run.origin = one.spec.name, one.offer.label, one.offer.origin
         try:
             arguments = arguments_of(call.arguments, one.spec)
         except ToolError as error:
-            run.outcome = "refused"
-            return ToolResult(f"{one.name} was not run: {error}", is_error=True)
-        run.argument_names = tuple(arguments)
+            return self._failed(run, "refused", f"{one.name} was not run: {error}")
+        run.argument_names = tuple(map(cut, islice(arguments, MOST_NAMES)))
         return await self._execute(one, arguments, run, caller)
 
     async def _execute(
@@ -152,63 +153,90 @@ class Toolbox:
         try:
             async with deadline:
                 result = await one.offer.source.call(one.spec, arguments, caller=caller)
-            run.outcome = "error" if result.is_error else "cached" if result.cached else "ok"
-            return result
-        except ToolError as error:
-            run.outcome = "error"
-            return ToolResult(str(error), is_error=True)
-        except OrazakaError as error:
-            run.outcome = "late" if error.status == 504 else "error"
-            return ToolResult(error.message, is_error=True)
+            return self._taken(one, result, run)
+        except asyncio.CancelledError as error:
+            if _cancelled():
+                raise
+            failure: BaseException = error  # its own: a session that died takes its calls along
         except Exception as error:
-            if deadline.expired():
-                run.outcome = "late"
-                return ToolResult(_late(one, limit, run), is_error=True)
-            run.outcome = "error"
-            _log(one, error, caller)
-            return ToolResult(f"{one.name} failed because of a fault on our side.", is_error=True)
+            failure = error
+        if deadline.expired():
+            return self._failed(run, "late", _late(one, limit, run))
+        return self._failed(run, *_fate(one, failure, caller))
+
+    def _taken(self, one: Shown, result: ToolResult, run: ToolRun) -> ToolResult:
+        """A tool's own result, in a form that can be sent and stored."""
+        if result.is_error and not result.text:
+            result = replace(result, text=f"{_named(one)} failed and did not say why.")
+        run.outcome = "error" if result.is_error else "cached" if result.cached else "ok"
+        text = self._fit(result.text)
+        return result if text is result.text else replace(result, text=text)
+
+    def _failed(self, run: ToolRun, outcome: Outcome, text: str) -> ToolResult:
+        run.outcome = outcome
+        return ToolResult(self._fit(text), is_error=True)
 
     def _unknown(self, name: str) -> str:
-        name = name[:LONGEST_NAME_ECHOED]
-        near = get_close_matches(name, self._by_name, n=3, cutoff=0)
+        near = get_close_matches(cut(name), self._by_name, n=3, cutoff=0)
         nearest = f" The nearest names are: {', '.join(near)}." if near else ""
-        return f"There is no tool named {name}.{nearest}"
+        return f"There is no tool named {cut(name)}.{nearest}"
 
-    def _fit(self, result: ToolResult) -> ToolResult:
-        text = result.text.encode(errors="replace").decode().replace("\0", "\ufffd")
-        if len(text) > self._max_chars:
-            text = f"{text[: self._max_chars]}\n[cut: {len(text)} characters in all]"
-        return result if text == result.text else replace(result, text=text)
+    def _fit(self, text: str) -> str:
+        if not text.isascii() or "\0" in text:  # what JSON or a database would refuse
+            text = NOT_TEXT.sub("\ufffd", text)
+        if len(text) <= self._max_chars:
+            return text
+        marker = f"\n[cut: the whole has {len(text)} characters]"
+        return text[: max(0, self._max_chars - len(marker))] + marker
+
+
+def _fate(one: Shown, error: BaseException, caller: Caller) -> tuple[Outcome, str]:
+    """What an error means for the record and for the model (design, decision 10)."""
+    if isinstance(error, ToolError):
+        return "error", str(error) or f"{_named(one)} failed and did not say why."
+    if isinstance(error, OrazakaError):
+        return "late" if error.status == 504 else "error", error.message
+    # The message of an exception may hold arguments; its type and where it was raised do not.
+    logger.error(
+        "%s failed: %s (request %s)\n%s",
+        _named(one),
+        type(error).__name__,
+        caller.request_id,
+        "".join(format_tb(error.__traceback__)),
+    )
+    return "error", f"{_named(one)} failed because of a fault on our side, not of the arguments."
+
+
+def _cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def _named(one: Shown) -> str:
+    return f"{one.name} of {one.offer.label}"
 
 
 def _late(one: Shown, limit: float, run: ToolRun) -> str:
     elapsed = time.monotonic() - run.began
     return (
-        f"{one.spec.name} of {one.offer.label} did not answer within {limit:g} s "
-        f"({elapsed:.1f} s elapsed). Whether it took effect is not known."
+        f"{_named(one)} did not answer within {limit:g} s ({elapsed:.1f} s passed). "
+        "Whether it took effect is not known."
     )
 
 
-def _log(one: Shown, error: Exception, caller: Caller) -> None:
-    # The message of an exception may hold arguments; its type and where it was raised do not.
-    logger.error(
-        "tool %s of %s failed: %s, request %s\n%s",
-        one.spec.name,
-        one.offer.label,
-        type(error).__name__,
-        caller.request_id,
-        "".join(format_tb(error.__traceback__)),
-    )
+def _doubled(offers: Sequence[Offer]) -> Iterator[str]:
+    for offer in offers:
+        names = Counter(spec.name for spec in offer.specs)
+        if double := [name for name, count in names.items() if count > 1]:
+            yield f"{offer.label}: listed more than once, the first is used: {_listed(double)}"
 
 
-def _too_many(everything: Sequence[Shown], taken: Collection[str], limit: int) -> str:
-    named = len(taken) + sum(one.offer.origin in REQUIRED for one in everything)
-    return f"the request names {named} tools; a turn may have {limit}"
+def _over(left_out: Sequence[Shown], limit: int) -> Iterator[str]:
+    for label, group in groupby(left_out, key=lambda one: one.offer.label):
+        names = [one.spec.name for one in group]
+        yield f"{label}: left out, a turn may have {limit} tools: {_listed(names)}"
 
 
-def _doubled(offer: Offer, name: str) -> str:
-    return f"{name} of {offer.label}: listed twice, the first is used"
-
-
-def _over(one: Shown, limit: int) -> str:
-    return f"{one.spec.name} of {one.offer.label}: left out, a turn may have {limit} tools"
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMES
+    return ", ".join(map(cut, names[:MOST_NAMES])) + (f" and {more} more" if more > 0 else "")

@@ -7,13 +7,13 @@ from typing import Any
 
 import httpx2
 import mcp_types as types
-import orjson
 from mcp import ClientSession
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import find_invalid_x_mcp_header
 from pydantic import TypeAdapter
 
 from mcp_servers.client.verbatim import verbatim
+from mcp_servers.encoding import encoded
 from mcp_servers.faults import Fault, Late, NotProtocol, Refusal, Unreachable, rpc_fault
 from orazaka.sdk_transport import Code, Failed
 from tools.base import Json
@@ -65,7 +65,7 @@ class Connection:
             page = await self._page(cursors[-1] if cursors else None)
             tools += self._usable(page["tools"], notes)
             ttls += _seconds(page.get("ttlMs"))
-            size += len(orjson.dumps(page))
+            size += len(encoded(page))
             cursor = page.get("nextCursor")
             if why := _why_stop(cursors, cursor, tools, size):
                 notes.append(why)
@@ -100,7 +100,7 @@ class Connection:
     async def _call(
         self, params: types.CallToolRequestParams, on_progress: Callable[[], None]
     ) -> dict[str, Json]:
-        async def progress(*_: object) -> None:
+        async def progress(progress: float, total: float | None, message: str | None) -> None:
             on_progress()
 
         for relisted in (False, True):

@@ -33,7 +33,7 @@ ANSWER_MAX = 8 * 2**20  # bytes of one answer, before decoding (spec 2.2)
 PROBE_LIMIT = 5.0  # seconds for the new era to show itself before the older one is tried
 SILENCE = 330.0  # seconds without a byte; longer than the longest call, so only a last resort
 URLS_LEARNT = 1000
-# Statuses by which a server of the first HTTP transport (SSE, 2024-11-05) shows that it wants a GET.
+# By these a server of the first HTTP transport (SSE, 2024-11-05) shows that it wants a GET.
 WANTS_GET = frozenset({400, 404, 405, 406, 410, 415, 501})
 REFUSALS = frozenset({401, 403, 407, 429})  # of us, not of a way to speak
 
@@ -76,7 +76,9 @@ class Connector:
                 try:
                     session = await self._open(attempt, endpoint, way, on_change)
                 except Exception as error:
-                    faults.append(fault_of(error, way=None))  # raised here, a task group would wrap it
+                    faults.append(
+                        fault_of(error, way=None)
+                    )  # raised here, a task group would wrap it
                 else:
                     self._learn(endpoint.url, way)
                     await stack.enter_async_context(attempt.pop_all())
@@ -130,7 +132,11 @@ class Connector:
                 async for item in source:
                     await send.send(item)
 
-        def client(**_: Any) -> httpx2.AsyncClient:
+        def client(
+            headers: dict[str, str] | None = None,
+            timeout: httpx2.Timeout | None = None,
+            auth: httpx2.Auth | None = None,
+        ) -> httpx2.AsyncClient:
             return self._client(endpoint, report=report)
 
         async with sse_client(endpoint.url, httpx_client_factory=client) as (read, write), receive:
@@ -193,11 +199,13 @@ def _handler(on_change: Callable[[], None]) -> Any:
     return handle
 
 
-async def _decline(_: ClientRequestContext, __: types.ElicitRequestParams) -> types.ElicitResult:
+async def _decline(
+    context: ClientRequestContext, params: types.ElicitRequestParams
+) -> types.ElicitResult:
     return types.ElicitResult(action="decline")
 
 
-async def _no_roots(_: ClientRequestContext) -> types.ListRootsResult:
+async def _no_roots(context: ClientRequestContext) -> types.ListRootsResult:
     return types.ListRootsResult(roots=[])
 
 
@@ -208,5 +216,3 @@ def _another_way_may_work(way: str, fault: Fault) -> bool:
     if fault.status:
         return fault.status not in REFUSALS and not 300 <= fault.status < 400
     return isinstance(fault, Refusal | NotProtocol | Late)
-
-

@@ -5,11 +5,11 @@ from contextvars import ContextVar
 from typing import Any
 
 import anyio
-import orjson
 from anyio.abc import TaskStatus
 from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
+from mcp_servers.encoding import encoded
 from tools.base import Json
 
 verbatim: ContextVar[dict[str, Json]] = ContextVar("verbatim")
@@ -57,14 +57,13 @@ class Verbatim:
         return result
 
 
-
 def _header_stubs(tools: Json) -> list[dict[str, Json]]:
     """As much of a list as the SDK needs to put arguments into HTTP headers (SEP-2243)."""
     stubs = []
     for tool in tools if isinstance(tools, list) else ():
         match tool:
             case {"name": str(name), "inputSchema": {"properties": dict(properties)}}:
-                if b'"x-mcp-header"' in orjson.dumps(properties):
+                if b'"x-mcp-header"' in encoded(properties):
                     schema = {"type": "object", "properties": properties}
                     stubs.append({"name": name, "inputSchema": schema})
     return stubs

@@ -31,6 +31,7 @@ class Server:
         return f"http://127.0.0.1:{self.port}/mcp"
 
 
+BODY = web.RequestKey("body", bytes)
 type Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
@@ -41,7 +42,7 @@ async def serve(answer: Answer, *, tls: ssl.SSLContext | None = None) -> AsyncIt
 
     async def reply(request: web.BaseRequest) -> web.StreamResponse:
         headers = {name.lower(): value for name, value in request.headers.items()}
-        body = await request.read()
+        body = request[BODY] = await request.content.read()  # `request.read` has a limit
         server.asked.append(Asked(request.method, request.raw_path, headers, body))
         server.connections.add(request.transport)
         return await answer(request)
