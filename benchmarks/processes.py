@@ -95,7 +95,8 @@ def _manage(*arguments: str, env: dict[str, str]) -> str:
     except subprocess.TimeoutExpired:
         raise CannotStart(f"manage.py {arguments[0]} took over {START_LIMIT:g} s") from None
     if done.returncode:
-        raise CannotStart(f"manage.py {arguments[0]} failed:\n{done.stderr[-2000:]}")
+        words = (done.stderr or done.stdout)[-2000:]
+        raise CannotStart(f"manage.py {arguments[0]} ended with {done.returncode}:\n{words}")
     return done.stdout
 
 

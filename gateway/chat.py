@@ -1,14 +1,24 @@
 """OpenAI chat completions as a wire over the loop (spec 3.3-3.5)."""
 
 from collections.abc import Iterator, Sequence
+from time import time
 from typing import Any
 from uuid import uuid4
 
 from gateway import sse
-from gateway.deltas import Draft, Drafts, Message, a_dict, a_list, text
-from gateway.openai import envelope, message_of
+from gateway.chat_body import (
+    hinted,
+    image_messages,
+    only_among,
+    relaxed,
+    tool_message,
+    tool_name,
+)
+from gateway.deltas import Draft, Drafts, Message, a_dict, a_list, spoken, text, together
+from gateway.openai import envelope, message_of, usage_of
 from gateway.sse import DONE, Event
 from gateway.wire import Claims, Tail, UpstreamError, Usage, added
+from orazaka.errors import OrazakaError
 from tools.base import ToolCall, ToolResult
 
 Json = Any
@@ -17,6 +27,9 @@ Json = Any
 CUT = ("length", "content_filter")
 # Text of a message that is shown as it comes; a blank line stands between two rounds of it.
 TEXTS = ("content", "reasoning_content", "reasoning", "refusal")
+# What every chunk and choice has; members beside these are the provider's own.
+CHUNK = ("id", "object", "created", "model", "choices", "usage")
+CHOICE = ("index", "delta", "finish_reason", "logprobs")
 
 
 class Chat:
@@ -36,14 +49,15 @@ class Chat:
         self.usage: Json = None
         self._round_usage: Json = None
         self.tail = Tail()
-        self._base = _hinted(body["messages"], hints)
+        self._base = hinted(body["messages"], hints)
         self.body["messages"] = self._base
         self._own_tools = list(body.get("tools") or [])
         self._claims, self._images = claims, images
-        self._texts: dict[str, list[str]] = {}  # of a plain reply: each round's, by member
+        self._texts: dict[str, list[str | list[Json]]] = {}  # of a plain reply: by member and round
         self._earlier: set[str] = set()  # members that the client has text of, from earlier rounds
         self._begun: set[str] = set()  # the same of this round
         self._head: dict[str, Json] = {}
+        self._carried: dict[str, Json] = {}  # the provider's own members of chunks not shown
         self._role_shown, self._shown_calls = False, 0
         if tools:
             self.body["tools"] = [*self._own_tools, *tools]
@@ -56,15 +70,18 @@ class Chat:
             "json_schema",
             "json_object",
         )
+        # Several answers at once are the provider's alone: their chunks pass as they are.
+        self._answers = (body.get("n") or 1) if claims is None else 1
 
     # --- one model call
 
     def start(self, *, last: bool) -> None:
-        self._drafts = Drafts(self._known)
+        self._drafts, self._decided = Drafts(self._known), 0
         self._message = Message()
         self._finish: Event | None = None
+        self._finished: set[Json] = set()  # of several answers
         self._whole: Event | None = None
-        self._round_usage: Json = None
+        self._round_usage = None
         self._done = False
         self._held: list[Event] = []
         self._earlier |= self._begun
@@ -73,20 +90,19 @@ class Chat:
         # Only the last round's text counts when the client parses it, and which is last is known
         # at its end.
         self._holds = self._structured and self._claims is not None and not only_theirs
-        if self.tail.hidden:
-            self._relax_tool_choice()
-        if only_theirs and self._own_tools:
-            self.body["tools"] = self._own_tools
-        elif only_theirs:
-            self.body["tool_choice"] = "none"
+        if self.tail.hidden and "tool_choice" in self.body:  # a forced one is for the first round
+            self.body["tool_choice"] = relaxed(self.body["tool_choice"])
+        if only_theirs:
+            self._offer_only_theirs()
 
-    def _relax_tool_choice(self) -> None:
-        """A forced choice holds for the first round only; its other members stay."""
-        choice = self.body.get("tool_choice")
-        if isinstance(choice, dict) and isinstance(inner := choice.get("allowed_tools"), dict):
-            self.body["tool_choice"] = {**choice, "allowed_tools": {**inner, "mode": "auto"}}
-        elif choice not in (None, "auto", "none"):
-            self.body["tool_choice"] = "auto"
+    def _offer_only_theirs(self) -> None:
+        if not self._own_tools:
+            self.body["tool_choice"] = "none"
+            return
+        self.body["tools"] = self._own_tools
+        if "tool_choice" in self.body:
+            names = {tool_name(tool) for tool in self._own_tools}
+            self.body["tool_choice"] = only_among(self.body["tool_choice"], names)
 
     def feed(self, event: Event) -> Iterator[Event]:
         if event is DONE:
@@ -99,7 +115,6 @@ class Chat:
             yield from self._chunk(event)
 
     def _chunk(self, event: Event) -> Iterator[Event]:
-        self._identify(event)
         usage = event.get("usage")
         if usage:
             self._round_usage = usage
@@ -107,22 +122,19 @@ class Chat:
             event["usage"] = None
             if not self._asked_usage:
                 del event["usage"]
-        choices = a_list(event.get("choices"))
+        event["choices"] = choices = a_list(event.get("choices"))
+        if choices or event.get("id") or self._head:  # some first chunks have neither
+            self._identify(event)
         if not choices:
-            if not usage:
+            if usage:
+                self._carried |= _extras(event)
+            else:
                 yield event
-            return
-        choice = a_dict(choices[0])
-        if self._claims is None and choice.get("index"):
-            self._done = self._done or bool(choice.get("finish_reason"))
-            yield event  # n > 1: the others of several answers
-            return
-        seen = self._delta(event, choice)
-        if choice.get("finish_reason"):
-            self._finish = {**event, "choices": [{**choice, "delta": {}}]}
-            choice["finish_reason"] = None
-        if seen:
-            yield from self._show(event, choice)
+        elif self._answers > 1:
+            self._finished |= {_index(c) for c in choices if text(c.get("finish_reason"))}
+            yield event
+        else:
+            yield from self._delta(event, a_dict(choices[0]))
 
     def _identify(self, event: Event) -> None:
         """One id, time and model for the whole stream: those of the first chunk."""
@@ -130,30 +142,40 @@ class Chat:
             self._head = {
                 "id": event.get("id") or f"chatcmpl-{uuid4().hex}",
                 "object": "chat.completion.chunk",
-                "created": event.get("created") or 0,
+                "created": event.get("created") or int(time()),
                 "model": event.get("model") or self.body.get("model"),
             }
         event.update(self._head)
 
-    def _delta(self, event: Event, choice: dict[str, Json]) -> bool:
-        """Fold a delta, and leave of it what the client may see. Whether anything is left."""
-        delta = a_dict(choice.get("delta") or {})
+    def _delta(self, event: Event, choice: dict[str, Json]) -> Iterator[Event]:
+        """Fold a delta, and show of it what the client may see."""
+        # Asked for a stream, some providers answer whole.
+        delta = dict(a_dict(choice.pop("message", None) or choice.get("delta") or {}))
         fragments = a_list(delta.pop("tool_calls", None))
         self._message.add(delta)
         delta.pop("role", None)
         for key in TEXTS:
-            if piece := text(delta.get(key)):
+            if isinstance(piece := spoken(delta.get(key)), str) and piece:
                 delta[key] = self._separated(key, piece)
-        if fragments and (visible := self._visible(fragments)):
-            delta["tool_calls"] = visible
-        choice["delta"] = delta
-        return any(value not in (None, "", []) for value in delta.values()) or bool(
-            choice.get("logprobs")
-        )
+        if fragments:
+            if visible := self._visible(fragments):
+                delta["tool_calls"] = visible
+            else:
+                choice.pop("logprobs", None)  # they would tell our call
+        ends = text(choice.get("finish_reason"))
+        choice |= {"index": 0, "delta": delta, "finish_reason": None}
+        seen = any(map(_says, delta.values())) or _says(choice.get("logprobs"))
+        if ends and (self._finish is None or ends != "stop"):
+            self._finish = {**event, "choices": [_closing(choice, ends, again=seen)]}
+        if seen or (not fragments and not ends and any(map(_says, _extras(choice).values()))):
+            event["choices"] = [choice]
+            yield from self._show(event)
+        else:
+            self._carried |= _extras(event)
 
     def _separated(self, key: str, piece: str) -> str:
         """The piece, after a blank line where a later round goes on with earlier text."""
-        if (key == "content" and self._holds) or key in self._begun:
+        if self._holds or key in self._begun:
             return piece
         self._begun.add(key)
         return "\n\n" + piece if key in self._earlier else piece
@@ -164,29 +186,34 @@ class Chat:
         for fragment in fragments:
             draft = self._drafts.add(fragment)
             if draft.shown is not None:
-                visible.append({**fragment, "index": draft.shown})
-                continue
-            draft.held.append(fragment)
-            # The name is complete when the arguments begin.
-            if draft.pieces or draft.custom:
-                visible += self._release(draft)
-        return visible
+                visible.append(draft.later(fragment))
+        return visible + self._released()
 
-    def _release(self, draft: Draft) -> list[Json]:
-        if self._ours(draft):
-            return []
-        draft.shown, self._shown_calls = self._shown_calls, self._shown_calls + 1
-        held, draft.held = draft.held, []
-        whole = {"index": draft.shown, **draft.message()}
-        return [whole] if held else []
+    def _released(self, *, over: bool = False) -> list[Json]:
+        """The client's own calls that it may get from now on, as far as they have come.
 
-    def _show(self, event: Event, choice: dict[str, Json]) -> Iterator[Event]:
+        In order of arrival, so that a plain reply has the same order: a call whose name may not be
+        whole yet holds back those after it.
+        """
+        released: list[Json] = []
+        for draft in self._drafts.all[self._decided :]:
+            if not (draft.complete or over):
+                break
+            self._decided += 1
+            if not self._ours(draft):
+                draft.shown, self._shown_calls = self._shown_calls, self._shown_calls + 1
+                released.append({"index": draft.shown, **draft.message()})
+        return released
+
+    def _show(self, event: Event) -> Iterator[Event]:
+        choice = event["choices"][0]
         if not self._role_shown:
             self._role_shown = True
             if self._holds:
-                yield {**event, "choices": [{**choice, "delta": {"role": "assistant"}}]}
+                yield self._made({"role": "assistant"})
             else:
                 choice["delta"] = {"role": "assistant", **choice["delta"]}
+        event, self._carried = {**self._carried, **event}, {}
         if self._holds:
             self._held.append(event)
         else:
@@ -196,16 +223,19 @@ class Chat:
 
     def calls(self) -> tuple[list[ToolCall], list[ToolCall]]:
         if self.stream:
-            if self._finish is None and not self._done:
-                raise UpstreamError("the provider's stream ended before its answer did")
+            self._check_end()
         else:
             self._take_whole()
         self.usage, self._round_usage = added(self.usage, self._round_usage), None
         drafts = self._drafts.all
-        theirs = [_call(d) for d in drafts if not self._ours(d)]
-        if self._reason() in CUT or self._claims is None:
-            return [], theirs
-        return [_call(d) for d in drafts if self._ours(d)], theirs
+        theirs = [d.call() for d in drafts if not self._ours(d)]
+        return [d.call() for d in drafts if self._ours(d) and not self._cut], theirs
+
+    def _check_end(self) -> None:
+        over = self._done or self._finish is not None or len(self._finished) == self._answers
+        said = self._finish or self._finished or self._drafts.all or self._message.pieces
+        if not over or not said:
+            raise UpstreamError("the provider's stream ended before its answer did")
 
     def _take_whole(self) -> None:
         if self._whole is None:
@@ -213,51 +243,39 @@ class Chat:
         choices = a_list(self._whole.get("choices"))
         if not choices:
             raise UpstreamError("the provider gave an answer without choices")
-        message = dict(a_dict(a_dict(choices[0]).get("message")))
+        choice = a_dict(choices[0])
+        text(choice.get("finish_reason"))
+        message = dict(a_dict(choice.get("message")))
         for at, call in enumerate(a_list(message.pop("tool_calls", None))):
             self._drafts.add({**a_dict(call), "index": at})
         self._message = Message(members=message)
         for key in TEXTS:
-            if piece := text(message.get(key)):
-                self._texts.setdefault(key, []).append(piece)
+            if said := spoken(message.get(key)):
+                self._texts.setdefault(key, []).append(said)
 
-    def _reason(self) -> Json:
+    @property
+    def _cut(self) -> bool:
+        """Whether the answer was cut off: then none of our calls is run."""
         source = self._finish if self.stream else self._whole
-        return source["choices"][0].get("finish_reason") if source else None
+        return source is not None and source["choices"][0].get("finish_reason") in CUT
 
     def extend(self, results: Sequence[tuple[ToolCall, ToolResult]]) -> None:
         tail = self.tail
         tail.hidden = tail.hidden or bool(results)
-        tail.messages += [*tail.after, self._answer(), *(_tool_message(c, r) for c, r in results)]
-        tail.after = self._image_messages(results)
+        tail.messages += [*tail.after, self._answer(), *(tool_message(c, r) for c, r in results)]
+        tail.after = image_messages(results) if self._images else []
         self.body["messages"] = [*self._base, *tail.messages, *tail.after]
-        self._held = []
 
     def _answer(self) -> dict[str, Json]:
         """The model's answer as the next request's history needs it: whole, without empty members
-        (providers refuse some of the nulls that they send)."""
-        kept = {
-            k: v for k, v in self._message.whole().items() if v not in (None, []) or k == "content"
-        }
-        calls = [draft.message() for draft in self._drafts.all]
-        return {"content": None, **kept, "role": "assistant"} | (
-            {"tool_calls": calls} if calls else {}
-        )
-
-    def _image_messages(self, results: Sequence[tuple[ToolCall, ToolResult]]) -> list[Json]:
-        """Chat's tool messages hold text only: images follow as the user's (B53)."""
-        parts: list[Json] = []
-        for call, result in results:
-            if result.images and self._images:
-                parts.append({"type": "text", "text": f"Images that {call.name} returned:"})
-                parts += [
-                    {
-                        "type": "image_url",
-                        "image_url": {"url": f"data:{i.media_type};base64,{i.data}"},
-                    }
-                    for i in result.images
-                ]
-        return [{"role": "user", "content": parts}] if parts else []
+        (providers refuse some of the nulls that they send), and without calls that have no result
+        for the answer was cut off."""
+        whole = self._message.whole()
+        kept = {k: v for k, v in whole.items() if v not in (None, [])}
+        content = whole.get("content") or None
+        calls = [d.message() for d in self._drafts.all if not (self._cut and self._ours(d))]
+        answer = {**kept, "role": "assistant", "content": content}
+        return {**answer, "tool_calls": calls} if calls else answer
 
     def ending(self) -> Iterator[Event]:
         if not self.stream:
@@ -265,25 +283,24 @@ class Chat:
             return
         self._identify({})
         yield from self._held
-        yield from self._late_calls()
-        if not self._role_shown:
-            yield self._made({"role": "assistant", "content": ""})
-        if self._finish is not None:
-            self._finish.update(self._head)
-            yield self._finish
-        elif self._claims is not None or not self._done:
-            yield self._made({}, finish="stop")
+        if self._answers == 1:
+            yield from self._closing_chunks()
         if self._asked_usage and self.usage is not None:
-            yield {**self._head, "choices": [], "usage": self.usage}
+            yield {**self._carried, **self._head, "choices": [], "usage": self.usage}
         yield DONE
 
-    def _late_calls(self) -> Iterator[Event]:
-        """The client's own calls that came without arguments, so could not be told apart before."""
-        late = [part for d in self._drafts.all if d.shown is None for part in self._release(d)]
-        if late:
+    def _closing_chunks(self) -> Iterator[Event]:
+        """Calls that came without arguments, so could not be told apart before; the finish."""
+        if late := self._released(over=True):
             role = {} if self._role_shown else {"role": "assistant"}
             self._role_shown = True
             yield self._made({**role, "tool_calls": late})
+        if not self._role_shown:
+            yield self._made({"role": "assistant", "content": ""})
+        if self._finish is not None:
+            yield {**self._carried, **self._finish, **self._head}
+        else:
+            yield self._made({}, finish="tool_calls" if self._shown_calls else "stop")
 
     def _made(self, delta: dict[str, Json], finish: str | None = None) -> Event:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
@@ -293,14 +310,12 @@ class Chat:
         assert self._whole is not None
         if self._claims is None:
             return self._whole
-        first = a_dict(self._whole["choices"][0])
-        last = self._message.whole()
-        message = {**last, **{key: "\n\n".join(parts) for key, parts in self._texts.items()}}
-        if self._structured:
-            message["content"] = last.get("content")
+        message = self._message.whole()
+        if not self._structured:
+            message |= {key: together(said) for key, said in self._texts.items()}
         if theirs := [d.message() for d in self._drafts.all if not self._ours(d)]:
             message["tool_calls"] = theirs
-        whole = {**self._whole, "choices": [{**first, "message": message}]}
+        whole = {**self._whole, "choices": [{**self._whole["choices"][0], "message": message}]}
         return whole if self.usage is None else {**whole, "usage": self.usage}
 
     # --- whose call
@@ -309,63 +324,37 @@ class Chat:
         return self._claims is not None and not draft.custom and self._claims(draft.name)
 
     def _known(self, name: str) -> bool:
-        return any(
-            (tool.get(kind) or {}).get("name") == name
-            for tool in self.body.get("tools") or []
-            if isinstance(tool, dict)
-            for kind in ("function", "custom")
-        )
+        return any(tool_name(tool) == name for tool in self.body.get("tools") or [])
 
     # --- words
 
-    error = staticmethod(envelope)
-    encode = staticmethod(sse.encode)
+    @staticmethod
+    def error(error: OrazakaError, *, usage: Json = None) -> Event:
+        return envelope(error, usage=usage)
+
+    @staticmethod
+    def encode(event: Event) -> bytes:
+        return sse.encode(event)
 
     def totals(self) -> Usage:
-        return totals(added(self.usage, self._round_usage))
+        return usage_of(added(self.usage, self._round_usage))
 
 
-def _hinted(messages: list[Json], hints: str) -> list[Json]:
-    """The conversation with the hints before its first system (or developer) text (spec 3.4)."""
-    if not hints:
-        return messages
-    for at, message in enumerate(messages):
-        if message["role"] in ("system", "developer"):
-            content = message.get("content")
-            if isinstance(content, list):
-                content = [{"type": "text", "text": hints}, *content]
-            else:
-                content = f"{hints}\n\n{content}" if content else hints
-            return [*messages[:at], {**message, "content": content}, *messages[at + 1 :]]
-    return [{"role": "system", "content": hints}, *messages]
+def _says(value: Json) -> bool:
+    return value not in (None, "", [], {})
 
 
-def _call(draft: Draft) -> ToolCall:
-    return ToolCall(draft.id, draft.name, draft.arguments)
+def _extras(event: dict[str, Json]) -> dict[str, Json]:
+    """The members of a chunk, or of one of its choices, that only its provider knows."""
+    return {k: v for k, v in event.items() if k not in (*CHUNK, *CHOICE)}
 
 
-def _tool_message(call: ToolCall, result: ToolResult) -> Json:
-    """A result as chat has it: there is no member that marks a failure, so its text says it."""
-    content = f"Error: {result.text}" if result.is_error else result.text
-    return {"role": "tool", "tool_call_id": call.id, "content": content}
+def _closing(choice: dict[str, Json], reason: str, *, again: bool) -> dict[str, Json]:
+    """The choice of the finish chunk. What is shown before it must not come a second time."""
+    closing = {**choice, "delta": {}, "finish_reason": reason}
+    return {**closing, "logprobs": None} if again and "logprobs" in closing else closing
 
 
-def totals(usage: Json) -> Usage:
-    """OpenAI's chat usage in our vocabulary; what is missing or not a number counts as 0."""
-    if not isinstance(usage, dict):
-        return Usage()
-    given = usage.get("prompt_tokens_details")
-    prompt: dict[str, Json] = given if isinstance(given, dict) else {}
-    given = usage.get("completion_tokens_details")
-    completion: dict[str, Json] = given if isinstance(given, dict) else {}
-    return Usage(
-        prompt=_int(usage.get("prompt_tokens")),
-        completion=_int(usage.get("completion_tokens")),
-        cached=_int(prompt.get("cached_tokens")),
-        cache_write=_int(prompt.get("cache_creation_tokens")),
-        reasoning=_int(completion.get("reasoning_tokens")),
-    )
-
-
-def _int(value: Json) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+def _index(choice: Json) -> Json:
+    index = a_dict(choice).get("index")
+    return index if isinstance(index, int) else 0

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_core import ErrorDetails
 
 from orazaka.errors import OrazakaError
 
@@ -42,7 +43,7 @@ class Conflict(OrazakaError):
 
 
 def _none_if_empty(value: Json) -> Json:
-    return None if value in ("", []) else value
+    return None if value == "" else value
 
 
 class ToolConfiguration(BaseModel):
@@ -98,7 +99,6 @@ class Fields(BaseModel):
 
 
 NONE = Fields()
-KEY = re.compile(rb'"\s*:')
 
 
 def parse(raw: bytes) -> dict[str, Json]:
@@ -109,34 +109,34 @@ def parse(raw: bytes) -> dict[str, Json]:
         raise BadBody("the body is not valid JSON in UTF-8") from error
     if not isinstance(body, dict):
         raise BadBody("the body must be a JSON object")
-    members, depth = _measure(body)
+    texts, depth = _measure(body)
     if depth > MAX_DEPTH:
         raise BadBody(f"the body is nested deeper than {MAX_DEPTH} levels")
-    # Two readers of one body must not see two different values: a repeated member is refused.
-    # In JSON text a quote and a colon, but for an escaped quote, end a member's name.
-    written = sum(1 for match in KEY.finditer(raw) if raw[match.start() - 1] != 0x5C)
-    if written > members:
+    # Two readers of one body must not see two different values: a repeated member is refused. It is
+    # one text more than the objects have that were read; each is written between two quotes.
+    if raw.replace(b"\\\\", b"").replace(b'\\"', b"").count(b'"') != 2 * texts:
         raise BadBody("the body has an object with the same member twice")
     return body
 
 
 def _measure(body: Json) -> tuple[int, int]:
-    """How many members the objects in it have, and how deep it is; level by level, no recursion.
-
-    Stops below MAX_DEPTH, so that its time is bounded by what it refuses.
-    """
-    members, depth, level = 0, 0, [body]
+    """How many texts are in it, names of members included, and how deep it is; level by level, no
+    recursion. Stops below MAX_DEPTH, so that its time is bounded by what it refuses."""
+    texts, depth, level = 0, 0, [body]
     while level and depth <= MAX_DEPTH:
         depth += 1
         inner: list[Json] = []
         for node in level:
             if isinstance(node, dict):
-                members += len(node)
-                inner += [v for v in node.values() if isinstance(v, dict | list)]
-            else:
-                inner += [v for v in node if isinstance(v, dict | list)]
+                texts += len(node)
+                node = node.values()
+            for value in node:
+                if isinstance(value, str):
+                    texts += 1
+                elif isinstance(value, (dict, list)):
+                    inner.append(value)
         level = inner
-    return members, depth
+    return texts, depth
 
 
 def take(body: dict[str, Json]) -> Fields:
@@ -151,11 +151,19 @@ def take(body: dict[str, Json]) -> Fields:
 
 
 def _bad_field(error: ValidationError) -> BadField:
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    errors = error.errors(include_url=False, include_input=False, include_context=False)
+    first = errors[0]
+    if first["type"] == "literal_error":  # of a word or a list; what fits best got deepest
+        first = max((e for e in errors if e["loc"][0] == first["loc"][0]), key=_depth)
     # A union's path names the branch that was tried; clients know only their own members.
     path = [p for p in first["loc"] if isinstance(p, int) or re.fullmatch(r"[a-z_]+", p)]
     where = str(path[0]) + "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path[1:])
-    return BadField(f"{where}: {first['msg']}", param=where)
+    # What follows a comma may quote what was sent.
+    return BadField(f"{where}: {first['msg'].partition(',')[0]}", param=where)
+
+
+def _depth(error: ErrorDetails) -> int:
+    return len(error["loc"])
 
 
 def check_chat(body: dict[str, Json]) -> None:
@@ -178,24 +186,22 @@ def check_chat(body: dict[str, Json]) -> None:
 
 def check_tools(body: dict[str, Json]) -> None:
     """The caller's own tools: a list of objects; the seed's built-in ones are not served here."""
-    if "tools" not in body:
-        return
-    if not isinstance(body["tools"], list):
-        raise BadField("tools: must be a list", param="tools")
-    for at, tool in enumerate(body["tools"]):
+    _expect(body, "tools", list, "a list")
+    for at, tool in enumerate(body.get("tools") or []):
         if not isinstance(tool, dict):
             raise BadField(f"tools[{at}]: must be an object", param=f"tools[{at}]")
         for member in ("function", "custom"):
+            where = f"tools[{at}].{member}"
             if not isinstance(inner := tool.get(member, {}), dict):
-                raise BadField(f"tools[{at}].{member}: must be an object", param=f"tools[{at}]")
+                raise BadField(f"{where}: must be an object", param=where)
             if not isinstance(inner.get("name", ""), str):
-                where = f"tools[{at}].{member}.name"
-                raise BadField(f"{where}: must be a text", param=where)
+                raise BadField(f"{where}.name: must be a text", param=f"{where}.name")
 
 
 def check_conflicts(body: dict[str, Json], fields: Fields) -> None:
     """What can't be combined or is not served (Conflict, spec 3.2)."""
     servers = fields.mcp_servers or fields.mcp_server_ids
+    names = [server.name for server in fields.mcp_servers or []]
     for at, tool in enumerate(body.get("tools") or []):
         if (kind := tool.get("type")) in ("otari_code_execution", "otari_web_search"):
             raise Conflict(
@@ -204,7 +210,12 @@ def check_conflicts(body: dict[str, Json], fields: Fields) -> None:
                 else f"{kind} is not served by this gateway",
                 param=f"tools[{at}].type",
             )
-    for at, name in _repeated(server.name for server in fields.mcp_servers or []):
+        if kind == "mcp_toolset" and tool.get("mcp_server_name") in names:
+            raise Conflict(
+                "an mcp_toolset can't name a server of mcp_servers: its tools are attached anyway",
+                param=f"tools[{at}].mcp_server_name",
+            )
+    for at, name in _repeated(names):
         raise Conflict(f"two servers have the name {name!r}", param=f"mcp_servers[{at}].name")
 
 

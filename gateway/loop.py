@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 
 from gateway.sse import Event
-from gateway.wire import Tail, Wire
+from gateway.wire import Tail, UpstreamError, Wire
 from orazaka.errors import OrazakaError
 from tools.base import ToolCall, ToolResult
 
@@ -32,8 +32,11 @@ async def run(
         wire.start(last=left == 0)
         async with aclosing(upstream(wire.body)) as batches:  # type: ignore[type-var]
             async for batch in batches:
-                if seen := [shown for event in batch for shown in wire.feed(event)]:
+                seen, failure = _shown(wire, batch)
+                if seen:
                     yield seen
+                if failure:
+                    raise failure
         ours, theirs = wire.calls()
         if ours and left == 0:
             raise TooManyRounds(
@@ -46,3 +49,14 @@ async def run(
                 await keep(wire.tail, theirs)
             yield list(wire.ending())
             return
+
+
+def _shown(wire: Wire, batch: Sequence[Event]) -> tuple[list[Event], UpstreamError | None]:
+    """What the client may see of a batch; an event that ends the turn, and what came before it."""
+    seen: list[Event] = []
+    try:
+        for event in batch:
+            seen += wire.feed(event)
+    except UpstreamError as error:
+        return seen, error
+    return seen, None

@@ -1,8 +1,11 @@
-"""How OpenAI's APIs say that something went wrong, in answers and in streams."""
+"""How OpenAI's APIs say what went wrong and what was used, in answers and in streams."""
 
 from typing import Any
 
+import orjson
+
 from gateway.sse import Event
+from gateway.wire import Usage
 from orazaka.errors import OrazakaError
 
 Json = Any
@@ -19,7 +22,36 @@ def envelope(error: OrazakaError, *, usage: Json = None) -> Event:
 
 
 def message_of(event: Event) -> str:
-    """The provider's own words in an error that it sent."""
+    """The provider's own words in an error that it sent, in any of the forms that are about."""
     error = event.get("error")
-    words = error.get("message") if isinstance(error, dict) else error
-    return words if isinstance(words, str) and words else "the provider reported an error"
+    inner = error.get("message") if isinstance(error, dict) else error
+    for words in (inner, event.get("message"), event.get("detail")):
+        if words:
+            return words if isinstance(words, str) else orjson.dumps(words).decode()
+    return "the provider reported an error"
+
+
+def usage_of(usage: Json) -> Usage:
+    """A chat completion's usage in our vocabulary; what is missing or not a number counts as 0."""
+    usage = _dict(usage)
+    prompt = _dict(usage.get("prompt_tokens_details"))
+    completion = _dict(usage.get("completion_tokens_details"))
+    written = prompt.get("cache_write_tokens", prompt.get("cache_creation_tokens"))
+    return Usage(
+        prompt=_count(usage.get("prompt_tokens")),
+        completion=_count(usage.get("completion_tokens")),
+        cached=_count(prompt.get("cached_tokens")),
+        cache_write=_count(written),
+        reasoning=_count(completion.get("reasoning_tokens")),
+    )
+
+
+def _dict(value: Json) -> dict[str, Json]:
+    return value if isinstance(value, dict) else {}
+
+
+def _count(value: Json) -> int:
+    """A number of tokens, such as a table can hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return int(max(0, min(value, 2**53)))

@@ -1,6 +1,6 @@
 """Server-sent events: bytes to parsed events and back (WHATWG HTML, section 9.2)."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
@@ -13,6 +13,7 @@ Event = dict[str, Any]
 DONE: Event = {"done": True}
 # One event of a model is a few hundred bytes; an image as base64 may be some megabytes.
 MAX_EVENT = 16 * 2**20
+BOM = b"\xef\xbb\xbf"
 
 
 class BadStream(OrazakaError):
@@ -23,40 +24,60 @@ class BadStream(OrazakaError):
 
 
 async def decode(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[Event]]:
-    """Parsed events, in lists: as many as one read brought. Raises BadStream."""
-    rest = b""
+    """Parsed events, in lists: as many as one read brought. Raises BadStream, after the events
+    that came before the bad one. An event that the end of the stream cuts short counts."""
+    rest, after_cr = bytearray(), False
     async for chunk in chunks:
-        rest += chunk
-        if b"\r" in rest:
-            # A lone CR ends a line too, but a CR that ends the read may be half of CR LF.
-            held, rest = (rest[-1:], rest[:-1]) if rest.endswith(b"\r") else (b"", rest)
-            rest = rest.replace(b"\r\n", b"\n").replace(b"\r", b"\n") + held
-        whole, separator, rest = rest.rpartition(b"\n\n")
-        if separator:
-            yield list(_events(whole))
+        begun = len(rest)
+        rest += _with_newlines(chunk, after_cr=after_cr) if after_cr or b"\r" in chunk else chunk
+        after_cr = chunk.endswith(b"\r") if chunk else after_cr
+        end = rest.rfind(b"\n\n", max(0, begun - 1))
+        if end >= 0:
+            whole = bytes(rest[:end])
+            del rest[: end + 2]
+            events, bad = _parsed(whole)
+            yield events
+            if bad:
+                raise bad
         if len(rest) > MAX_EVENT:
             raise BadStream("the provider sent an event that is too large")
-    if rest.strip():
-        yield list(_events(rest))
+    events, bad = _parsed(bytes(rest))
+    yield events
+    if bad:
+        raise bad
 
 
-def _events(text: bytes) -> Iterator[Event]:
-    for block in text.split(b"\n\n"):
-        data = _data(block)
-        if data == b"[DONE]":
-            yield DONE
-        elif data:
-            yield _parsed(data)
+def _with_newlines(chunk: bytes, *, after_cr: bool) -> bytes:
+    """CR LF and a lone CR as LF; an LF at the start may be the other half of what came before."""
+    if after_cr:
+        chunk = chunk.removeprefix(b"\n")
+    return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+def _parsed(text: bytes) -> tuple[list[Event], BadStream | None]:
+    """The events in a text, and what ends them early."""
+    events: list[Event] = []
+    try:
+        for block in text.split(b"\n\n"):
+            data = _data(block)
+            if data == b"[DONE]":
+                events.append(DONE)
+            elif data:
+                events.append(_event(data))
+    except BadStream as error:
+        return events, error
+    return events, None
 
 
 def _data(block: bytes) -> bytes:
     if block.startswith(b"data: ") and b"\n" not in block:
         return block[6:].strip()
+    block = block.removeprefix(BOM)  # a stream may begin with it
     lines = [line[5:].strip() for line in block.split(b"\n") if line.startswith(b"data:")]
     return b"\n".join(lines)
 
 
-def _parsed(data: bytes) -> Event:
+def _event(data: bytes) -> Event:
     try:
         event = orjson.loads(data)
     except ValueError as error:

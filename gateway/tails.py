@@ -3,17 +3,17 @@
 A turn with rounds that the client did not see ends in a call of the client's: what it appended is
 kept as a row under each of those calls' ids, and replaces the client's copy of that answer when it
 comes back (design, decision 9). Providers repeat call ids and clients write arguments anew, so a
-row is found by caller and id, and recognised by the calls themselves; of several the one that
-answered the same words.
+row is found by caller and id, and recognised by the calls themselves and by the words that they
+answered, unless the client has trimmed those away.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
-import orjson
 from django.utils import timezone
 
 from gateway.models import Tail as Row
@@ -36,13 +36,13 @@ def save(
 ) -> None:
     """Keep what the turn appended under each of the client's calls (blocking, one insert)."""
     now = timezone.now()
-    content = {"messages": tail.messages, "after": tail.after}
+    content = _storable({"messages": tail.messages, "after": tail.after})
     digest, words = calls_digest(calls), words_digest(messages)
     Row.objects.bulk_create(
         Row(
             principal=principal,
             wire=wire,
-            call_id=call.id[:255],
+            call_id=_key(call.id),
             calls_digest=digest,
             words_digest=words,
             turn_id=turn_id,
@@ -59,7 +59,7 @@ def find(ids: Iterable[str], *, principal: str, wire: str) -> list[Row]:
         Row.objects.filter(
             principal=principal,
             wire=wire,
-            call_id__in=[id[:255] for id in ids],
+            call_id__in={_key(id) for id in ids},
             created_at__gte=timezone.now() - KEPT,
         ).order_by("-created_at", "-pk")
     )
@@ -74,7 +74,8 @@ def calls_of(message: Json) -> list[ToolCall]:
         body = call.get("function") or call.get("custom")
         if isinstance(call.get("id"), str) and isinstance(body, dict):
             arguments = body.get("arguments", body.get("input"))
-            calls.append(ToolCall(call["id"], str(body.get("name")), str(arguments)))
+            said = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+            calls.append(ToolCall(call["id"], str(body.get("name")), said))
     return calls
 
 
@@ -105,12 +106,10 @@ def restored(messages: Sequence[Json], rows: Sequence[Row]) -> list[Json]:
 def _match(calls: Sequence[ToolCall], before: Sequence[Json], rows: Sequence[Row]) -> Row | None:
     if not calls:
         return None
-    digest, ids = calls_digest(calls), {call.id[:255] for call in calls}
+    digest, ids = calls_digest(calls), {_key(call.id) for call in calls}
     same = [row for row in rows if row.call_id in ids and row.calls_digest == digest]
-    if len(same) > 1:
-        words = words_digest(before)
-        same = [row for row in same if row.words_digest == words] or same
-    return same[0] if same else None
+    words = words_digest(before)
+    return next((row for row in same if row.words_digest == words or not words), None)
 
 
 def calls_digest(calls: Iterable[ToolCall]) -> str:
@@ -130,8 +129,30 @@ def words_digest(messages: Sequence[Json]) -> str:
     return ""
 
 
-def _canonical(arguments: str) -> bytes:
+def _canonical(arguments: str) -> str:
+    """The arguments as any writer of JSON means them: to some 1.0 is 1."""
     try:
-        return orjson.dumps(orjson.loads(arguments or "{}"), option=orjson.OPT_SORT_KEYS)
-    except ValueError:
-        return arguments.encode(errors="replace")
+        return json.dumps(json.loads(arguments or "{}", parse_float=_number), sort_keys=True)
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def _number(text: str) -> float | int:
+    number = float(text)
+    return int(number) if number.is_integer() else number
+
+
+def _key(id: str) -> str:
+    """A call's id as a column of the table holds it."""
+    return id.replace("\0", "\ufffd")[:255]
+
+
+def _storable(value: Json) -> Json:
+    """The same without NUL characters, which PostgreSQL's JSON can't hold."""
+    if isinstance(value, str):
+        return value.replace("\0", "\ufffd")
+    if isinstance(value, list):
+        return [_storable(one) for one in value]
+    if isinstance(value, dict):
+        return {_storable(key): _storable(one) for key, one in value.items()}
+    return value

@@ -189,8 +189,12 @@ class Turn:
     def _fail(self, error: OrazakaError) -> None:
         self.failed = error
         if self.stream and self.record.first_output is not None:
-            usage = self._wire.usage if self._wire else None
-            self._put(self._kind.encode(self._kind.error(error, usage=usage)))
+            self._put(self._kind.encode(self._kind.error(error, usage=self.usage)))
+
+    @property
+    def usage(self) -> Json:
+        """What the model calls that are over have used, in the wire's own form; None so far."""
+        return self._wire.usage if self._wire else None
 
     # --- the buffer between the turn and its response
 

@@ -27,6 +27,7 @@ class Turns:
 
     def __init__(self) -> None:
         self.running: set[asyncio.Task[None]] = set()
+        self.begun = 0
         self._stopping = False
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -35,6 +36,7 @@ class Turns:
             work.close()
             raise Stopping("the gateway is stopping, try again", retry_after=1)
         task = asyncio.get_running_loop().create_task(work, context=Context())
+        self.begun += 1
         self.running.add(task)
         task.add_done_callback(self.running.discard)
         return task

@@ -1,6 +1,6 @@
 """`/v1`: read the request, run the turn, render the answer. What decides is elsewhere."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from functools import partial, wraps
 from typing import Any
 
@@ -19,7 +19,7 @@ from orazaka.shortchain import body_of, own, request_id
 from orazaka.snapshot import SNAPSHOT
 
 Json = Any
-View = Callable[..., Awaitable[HttpResponseBase]]
+View = Callable[..., Coroutine[Any, Any, HttpResponseBase]]
 
 FORWARDED = ("openai-beta", "anthropic-beta", "anthropic-version")
 FIRST_EVENT_SECONDS = 15  # how long headers wait, so that early failures are an HTTP status
@@ -100,7 +100,7 @@ async def plain(turn: Turn) -> HttpResponse:
     """The whole answer, when it is there."""
     await turn.over()
     if turn.failed or turn.reply is None:
-        return marked(turn, failed(turn.failed or OrazakaError("the turn was ended")))
+        return refused(turn)
     response = json(turn.reply)
     response["X-Orazaka-Rounds"] = str(turn.record.rounds)
     response["X-Orazaka-Tool-Calls"] = str(turn.record.tool_calls)
@@ -110,12 +110,17 @@ async def plain(turn: Turn) -> HttpResponse:
 async def streamed(turn: Turn) -> HttpResponseBase:
     """The events as they come; until the first one a failure is an HTTP status."""
     if await turn.opened(FIRST_EVENT_SECONDS):
-        assert turn.failed is not None
-        return marked(turn, failed(turn.failed))
+        return refused(turn)
     response = StreamingHttpResponse(turn.body(), content_type="text/event-stream")
     response["Cache-Control"] = "no-cache"
     response["X-Accel-Buffering"] = "no"
     return marked(turn, response)
+
+
+def refused(turn: Turn) -> HttpResponse:
+    """The error that ended a turn before the client saw anything of it."""
+    error = turn.failed or OrazakaError("the turn was ended")
+    return marked(turn, failed(error, usage=turn.usage))
 
 
 def marked[R: HttpResponseBase](turn: Turn, response: R) -> R:
@@ -131,9 +136,8 @@ def json(value: Json, status: int = 200) -> HttpResponse:
     return HttpResponse(orjson.dumps(value), status=status, content_type="application/json")
 
 
-def failed(error: OrazakaError) -> HttpResponse:
-    """An error in OpenAI's envelope."""
-    usage = getattr(error, "usage", None)
+def failed(error: OrazakaError, *, usage: Json = None) -> HttpResponse:
+    """An error in OpenAI's envelope, with what had been used by then."""
     response = json(envelope(error, usage=usage), error.status)
     if error.retry_after is not None:
         response["Retry-After"] = str(max(1, round(error.retry_after)))

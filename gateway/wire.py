@@ -122,7 +122,8 @@ def added(left: Json, right: Json) -> Json:
     if isinstance(left, dict) and isinstance(right, dict):
         return {key: added(left.get(key), right.get(key)) for key in left | right}
     if _number(left) and _number(right):
-        return left + right
+        total = left + right
+        return total if abs(total) < 2**63 else float(total)  # JSON's writer takes no more
     return left if right is None else right
 
 

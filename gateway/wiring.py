@@ -9,6 +9,7 @@ from django.conf import settings
 from gateway.fields import Conflict, Fields, InlineServer
 from gateway.record import Record
 from mcp_servers.client import Endpoint
+from mcp_servers.faults import NoAllowedTool
 from mcp_servers.source import Asked, open_offer
 from orazaka.caller import Caller
 from orazaka.errors import OrazakaError
@@ -21,13 +22,6 @@ from tools.toolbox import Toolbox
 Json = Any
 
 HEADER = "Some of the tools that you can call come from the servers named here."
-
-
-class NoToolMatches(OrazakaError):
-    """A server has none of the tools that the request allows of it (B60)."""
-
-    status = 400
-    code = "no_tool_matches"
 
 
 async def attach(
@@ -152,14 +146,10 @@ async def _inline(
     except OrazakaError as error:
         outcome = "late" if error.status == 504 else "failed"
         record.step("server", server.name, outcome, started=started, error=error.message)
-        error.param = error.param or f"mcp_servers[{at}]"
+        member = ".allowed_tools" if isinstance(error, NoAllowedTool) else ""
+        error.param = f"mcp_servers[{at}]{member}"
         raise
     _note(record, asked, started)
-    if endpoint.allowed_tools and not offer.specs:
-        raise NoToolMatches(
-            f"the MCP server {server.name!r} has none of the allowed_tools",
-            param=f"mcp_servers[{at}].allowed_tools",
-        )
     return [offer]
 
 

@@ -111,7 +111,8 @@ class Session:
         """End it now."""
         self._closing = True
         self._wake.set()
-        await asyncio.wait({self.owner}, timeout=self._limits.close)
+        if self._ready.is_set():
+            await asyncio.wait({self.owner}, timeout=self._limits.close)
         self.owner.cancel()
         await asyncio.wait({self.owner}, timeout=1)
 

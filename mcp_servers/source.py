@@ -32,9 +32,7 @@ class Servers:
         cap: int = 200,
         limits: Limits | None = None,
     ) -> None:
-        self.pool = SessionPool(
-            connect, on_change=self._changed, idle=idle, cap=cap, limits=limits
-        )
+        self.pool = SessionPool(connect, on_change=self._changed, idle=idle, cap=cap, limits=limits)
         self.catalog = Catalog(self.pool.list_tools, ttl=ttl)
 
     async def aclose(self) -> None:

@@ -97,14 +97,18 @@ def _of_drf(error: exceptions.APIException) -> Parts:
 
 
 def _flat(detail: Any, path: str) -> Iterator[Mapping[str, str]]:
-    """DRF's nested messages as {path, message}."""
-    if isinstance(detail, dict):
-        for name, inner in detail.items():
-            below = path if name == "non_field_errors" else f"{path}.{name}".lstrip(".")
-            yield from _flat(inner, below)
-    elif isinstance(detail, list):
-        for index, inner in enumerate(detail):
-            leaf = isinstance(inner, str)
-            yield from _flat(inner, path if leaf else f"{path}[{index}]")
-    else:
+    """DRF's nested messages as {path, message}; items of lists go under their number."""
+    if isinstance(detail, str):
         yield {"path": path, "message": str(detail)}
+    elif isinstance(detail, dict):
+        for name, inner in detail.items():
+            yield from _flat(inner, _below(path, name))
+    else:
+        for index, inner in enumerate(detail):
+            yield from _flat(inner, path if isinstance(inner, str) else _below(path, index))
+
+
+def _below(path: str, name: str | int) -> str:
+    if name == "non_field_errors":
+        return path
+    return f"{path}[{name}]" if isinstance(name, int) else f"{path}.{name}".lstrip(".")

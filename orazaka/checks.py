@@ -62,8 +62,10 @@ def state_can_be_shared(**_: Any) -> Iterator[CheckMessage]:
 @register(Tags.security, deploy=True)
 def public_url_is_sound(**_: Any) -> Iterator[CheckMessage]:
     """E005, E006, W001."""
-    url = settings.ORAZAKA_PUBLIC_URL
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(settings.ORAZAKA_PUBLIC_URL)
+    except ValueError:
+        parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         yield Error(
             "ORAZAKA_PUBLIC_URL is not a URL.",

@@ -62,6 +62,7 @@ FINAL: list[Processor] = [
 
 def configure(config: dict[str, Any]) -> None:
     """Django's LOGGING_CONFIG: `config` is settings.LOGGING, {"level": "INFO"}."""
+    logging.raiseExceptions = False  # else a record that can't be formatted is printed raw
     logging.config.dictConfig(
         {
             "version": 1,

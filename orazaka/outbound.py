@@ -6,6 +6,7 @@ fine, a proxy and a CA bundle may be needed. Neither follows redirects or keeps 
 """
 
 import ssl
+from ipaddress import ip_address
 from typing import Self
 
 import aiohttp
@@ -119,7 +120,13 @@ async def _direct_to_this_host(
     request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
     """Middleware: a proxy can't reach this host's loopback, where local model servers listen."""
-    host = request.url.raw_host or ""
-    if host in ("localhost", "::1") or host.startswith("127."):
+    if _is_this_host(request.url.raw_host or ""):
         request.update_proxy(None, None, None)
     return await send(request)
+
+
+def _is_this_host(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

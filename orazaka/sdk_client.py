@@ -37,21 +37,19 @@ def sdk_client(
     headers: Mapping[str, str],
     read_timeout: float,
     max_body: int,
-    legacy_sse: bool = False,
 ) -> httpx2.AsyncClient:
     """A client for the SDK's transports; closing it leaves the session open. Raises UnsafeHeader.
 
     `headers` go with every request. `read_timeout` is the longest silence in seconds: give more
     than the longest call. `max_body` limits one POST's reply, in bytes; a line of an event stream
-    has 1 MiB. `legacy_sse` is for the SDK's `sse_client`, which reads no reply of a POST: failures
-    are raised there instead of answered.
+    has 1 MiB.
     """
     for name, value in headers.items():
         if not (_HEADER_NAME.fullmatch(name) and value.isascii() and value.isprintable()):
             raise UnsafeHeader
     transport = Transport(session, read_timeout=read_timeout, max_body=max_body)
     return httpx2.AsyncClient(
-        transport=transport if legacy_sse else RpcAnswers(transport),
+        transport=RpcAnswers(transport),
         headers={"user-agent": "orazaka", **headers},
         trust_env=False,
     )
@@ -117,7 +115,8 @@ async def _judge(response: httpx2.Response, call: Any) -> httpx2.Response:
         if not _is_error(_json(body)):
             raise _bad_status(response)
     elif call is None or response.status_code == 202:
-        pass
+        await response.aclose()  # what is said beside "accepted" is of no matter, nor how it ends
+        response = httpx2.Response(response.status_code, headers=response.headers)
     elif kind == EVENTS and isinstance(response.stream, httpx2.AsyncByteStream):
         response.stream = _Ending(response.stream, call)
     elif kind == JSON:

@@ -156,7 +156,9 @@ def _failed(error: Exception) -> Failed:
         return Failed(Code.BLOCKED, unsafe.message, data={"code": unsafe.code}, unsafe=unsafe)
     if isinstance(error, Redirected):
         return Failed(Code.REDIRECT, f"it {error}", data={"status": error.status})
-    unsent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+    unsent = isinstance(
+        error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | ValueError
+    )
     return Failed(Code.TRANSPORT, explain(error), data={"sent": not unsent})
 
 

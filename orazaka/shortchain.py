@@ -9,7 +9,7 @@ runs no middleware and sends no signals, and it holds no database connection.
 import asyncio
 import io
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
 from contextlib import aclosing
 from typing import Any, cast
 
@@ -112,7 +112,7 @@ async def body_of(request: HttpRequest) -> bytes:
 
     Raises BodyTooLarge, BodyLate.
     """
-    scope = cast(ASGIRequest, request).scope
+    scope = cast(Message, cast(ASGIRequest, request).scope)
     receive: Receive = scope["orazaka.receive"]
     limit = settings.ORAZAKA_MAX_BODY_BYTES
     parts, size = [], 0
@@ -163,7 +163,7 @@ async def _send(response: HttpResponseBase, send: Send) -> None:
     start = {"type": "http.response.start", "status": response.status_code, "headers": headers}
     if isinstance(response, StreamingHttpResponse):
         await send(start)
-        async with aclosing(response.streaming_content) as parts:  # type: ignore[type-var]
+        async with aclosing(cast(AsyncGenerator[bytes], response.streaming_content)) as parts:
             async for part in parts:
                 await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body"})

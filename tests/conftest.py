@@ -1,18 +1,11 @@
 """How tests run: async ones on the ORM's own thread, nothing outside but loopback."""
 
 import inspect
-import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
-from cryptography.fernet import Fernet
-
-# Before Django reads its settings: tests bring their own secrets and ignore a developer's .env.
-os.environ.setdefault("SECRET_KEY", "tests-only-" + "x" * 50)
-os.environ.setdefault("ORAZAKA_SECRET_KEYS", Fernet.generate_key().decode())
-os.environ["ORAZAKA_DOTENV"] = ""
 
 from orazaka.runtime import RunSync
 

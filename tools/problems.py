@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from jsonschema_rs import ValidationError
@@ -106,9 +107,22 @@ def _alternatives(error: ValidationError, whole: Json) -> str:
     if len(types) == len(context):
         wanted = dict.fromkeys(name for names in types for name in names)
         return f"must be {' or '.join(wanted)}, not {_type(at(whole, error.instance_path))}"
-    nearest = min(context, key=lambda branch: (_other_type(branch, depth), len(branch)))
-    first = next(_problems(nearest[0], whole))
-    return f"fits none of the alternatives; nearest: {first}"
+    return f"fits none of the alternatives; nearest: {next(_problems(_nearest(error), whole))}"
+
+
+def _nearest(error: ValidationError) -> ValidationError:
+    """What is wrong in the alternative that has least wrong, through alternatives within it."""
+    while (context := getattr(error.kind, "context", None)) and all(context):
+        depth = len(error.instance_path)
+        branch: list[ValidationError] = min(context, key=partial(_distance, depth=depth))
+        if _other_type(branch, depth):
+            break
+        error = branch[0]
+    return error
+
+
+def _distance(branch: list[ValidationError], *, depth: int) -> tuple[bool, int]:
+    return _other_type(branch, depth), len(branch)
 
 
 def _other_type(branch: list[ValidationError], depth: int) -> bool:

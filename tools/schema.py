@@ -75,12 +75,19 @@ class Checker:
         self._validator = _compiled(whole, patterns=self._effort.patterns)
         _refuse_no_object(whole)
 
+    def fits(self, value: Json, *, length: int) -> bool:
+        """Whether a value is as the schema says, to the letter; `length` is that of its text.
+
+        One that would take too long to check does not fit.
+        """
+        return self._is_bearable(value, length) and self._validator.is_valid(value)
+
     def problems(self, value: dict[str, Json], *, length: int) -> list[Problem]:
         """What is wrong with arguments (none: they fit); `length` is that of their text.
 
         Nulls that stand for "not given" are taken out of `value`.
         """
-        if not self._effort.is_small(length) and self._effort.exceeds(MAX_WORK, value):
+        if not self._is_bearable(value, length):
             return [Problem("$", "is too large or too deeply nested for the tool's schema")]
         if self._validator.is_valid(value):
             return []
@@ -92,6 +99,9 @@ class Checker:
             if _restore(dropped, errors, value):
                 errors = self._errors(value)
         return problems(errors, value)
+
+    def _is_bearable(self, value: Json, length: int) -> bool:
+        return self._effort.is_small(length) or not self._effort.exceeds(MAX_WORK, value)
 
     def _errors(self, value: Json) -> list[ValidationError]:
         return list(islice(self._validator.iter_errors(value), MOST_ERRORS))
@@ -145,12 +155,14 @@ def _drop_nulls(errors: list[ValidationError], value: dict[str, Json]) -> set[Pa
 
 
 def _nulls(errors: list[ValidationError], value: Json) -> Iterator[Path]:
-    for error in errors:
+    stack = list(errors)
+    while stack:
+        error = stack.pop()
         path = tuple(error.instance_path)
         if path and isinstance(path[-1], str) and at(value, path) is None:
             yield path
         for branch in getattr(error.kind, "context", ()):
-            yield from _nulls(branch, value)
+            stack.extend(branch)
 
 
 def _restore(dropped: set[Path], errors: list[ValidationError], value: dict[str, Json]) -> bool:

@@ -98,7 +98,11 @@ class Toolbox:
         if len(taken) > limit or any(one.offer.origin in REQUIRED for one in left_out):
             raise TooManyTools(f"the request names more than {limit} tools")
         self.shown: Sequence[Shown] = everything[:room]
-        self.notes: Sequence[str] = [*_doubled(offers), *_over(left_out, limit)]
+        doubled = len(everything) < sum(len(offer.specs) for offer in offers)
+        self.notes: Sequence[str] = [
+            *(_doubled(offers) if doubled else ()),
+            *_over(left_out, limit),
+        ]
         self._by_name = {one.name: one for one in self.shown}
         self._max_chars = max_chars
         self._default_timeout = default_timeout

@@ -9,7 +9,6 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
@@ -18,92 +17,202 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name='Provider',
+            name="Provider",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.SlugField(help_text='What stands before the colon.', max_length=64, unique=True)),
-                ('chat_url', models.URLField(blank=True, help_text='Base URL of /chat/completions, with its version.', max_length=500)),
-                ('messages_url', models.URLField(blank=True, help_text='Base URL of /messages, with its version.', max_length=500)),
-                ('responses_url', models.URLField(blank=True, help_text='Base URL of /responses, with its version.', max_length=500)),
-                ('api_key', orazaka.secrets.EncryptedTextField(blank=True)),
-                ('enabled', models.BooleanField(default=True)),
-                ('model_names', models.JSONField(blank=True, help_text='Names of models; empty = whatever the provider has.', null=True)),
-                ('default_headers', models.JSONField(blank=True, default=dict)),
-                ('connect_seconds', models.FloatField(default=5)),
-                ('first_byte_seconds', models.FloatField(default=120)),
-                ('silence_seconds', models.FloatField(default=120)),
-                ('turn_seconds', models.FloatField(default=600)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "name",
+                    models.SlugField(
+                        help_text="What stands before the colon.", max_length=64, unique=True
+                    ),
+                ),
+                (
+                    "chat_url",
+                    models.URLField(
+                        blank=True,
+                        help_text="Base URL of /chat/completions, with its version.",
+                        max_length=500,
+                    ),
+                ),
+                (
+                    "messages_url",
+                    models.URLField(
+                        blank=True,
+                        help_text="Base URL of /messages, with its version.",
+                        max_length=500,
+                    ),
+                ),
+                (
+                    "responses_url",
+                    models.URLField(
+                        blank=True,
+                        help_text="Base URL of /responses, with its version.",
+                        max_length=500,
+                    ),
+                ),
+                ("api_key", orazaka.secrets.EncryptedTextField(blank=True)),
+                ("enabled", models.BooleanField(default=True)),
+                (
+                    "model_names",
+                    models.JSONField(
+                        blank=True,
+                        help_text="Names of models; empty = whatever the provider has.",
+                        null=True,
+                    ),
+                ),
+                ("default_headers", models.JSONField(blank=True, default=dict)),
+                ("connect_seconds", models.FloatField(default=5)),
+                ("first_byte_seconds", models.FloatField(default=120)),
+                ("silence_seconds", models.FloatField(default=120)),
+                ("turn_seconds", models.FloatField(default=600)),
+                (
+                    "created_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), editable=False
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.CheckConstraint(condition=models.Q(('connect_seconds__gt', 0), ('first_byte_seconds__gt', 0), ('silence_seconds__gt', 0), ('turn_seconds__gt', 0)), name='provider_limits_are_positive')],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("connect_seconds__gt", 0),
+                            ("first_byte_seconds__gt", 0),
+                            ("silence_seconds__gt", 0),
+                            ("turn_seconds__gt", 0),
+                        ),
+                        name="provider_limits_are_positive",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Tail',
+            name="Tail",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('principal', models.CharField(max_length=128)),
-                ('wire', models.CharField(max_length=16)),
-                ('call_id', models.CharField(max_length=255)),
-                ('calls_digest', models.CharField(max_length=64)),
-                ('words_digest', models.CharField(max_length=64)),
-                ('turn_id', models.UUIDField()),
-                ('content', models.JSONField()),
-                ('created_at', models.DateTimeField(db_index=True)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("principal", models.CharField(max_length=128)),
+                ("wire", models.CharField(max_length=16)),
+                ("call_id", models.CharField(max_length=255)),
+                ("calls_digest", models.CharField(max_length=64)),
+                ("words_digest", models.CharField(max_length=64)),
+                ("turn_id", models.UUIDField()),
+                ("content", models.JSONField()),
+                ("created_at", models.DateTimeField(db_index=True)),
             ],
             options={
-                'indexes': [models.Index(fields=['principal', 'call_id'], name='gateway_tai_princip_626860_idx')],
+                "indexes": [
+                    models.Index(
+                        fields=["principal", "call_id"], name="gateway_tai_princip_626860_idx"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Turn',
+            name="Turn",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('request_id', models.CharField(blank=True, max_length=128)),
-                ('principal', models.CharField(max_length=128)),
-                ('key_id', models.BigIntegerField(null=True)),
-                ('wire', models.CharField(max_length=16)),
-                ('model', models.CharField(max_length=255)),
-                ('streamed', models.BooleanField()),
-                ('status', models.CharField(choices=[('ok', 'Ok'), ('error', 'Error'), ('cancelled', 'Cancelled')], max_length=16)),
-                ('error_code', models.CharField(blank=True, max_length=64)),
-                ('error', models.TextField(blank=True)),
-                ('rounds', models.PositiveSmallIntegerField(default=0)),
-                ('tool_calls', models.PositiveIntegerField(default=0)),
-                ('prompt_tokens', models.BigIntegerField(default=0)),
-                ('completion_tokens', models.BigIntegerField(default=0)),
-                ('cached_tokens', models.BigIntegerField(default=0)),
-                ('cache_write_tokens', models.BigIntegerField(default=0)),
-                ('reasoning_tokens', models.BigIntegerField(default=0)),
-                ('started_at', models.DateTimeField(db_index=True)),
-                ('duration_ms', models.FloatField()),
-                ('first_output_ms', models.FloatField(null=True)),
-                ('offered', models.JSONField(default=list)),
-                ('user', models.ForeignKey(db_constraint=False, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='turns', to=settings.AUTH_USER_MODEL)),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=uuid.uuid4, editable=False, primary_key=True, serialize=False
+                    ),
+                ),
+                ("request_id", models.CharField(blank=True, max_length=128)),
+                ("principal", models.CharField(max_length=128)),
+                ("key_id", models.BigIntegerField(null=True)),
+                ("wire", models.CharField(max_length=16)),
+                ("model", models.CharField(max_length=255)),
+                ("streamed", models.BooleanField()),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[("ok", "Ok"), ("error", "Error"), ("cancelled", "Cancelled")],
+                        max_length=16,
+                    ),
+                ),
+                ("error_code", models.CharField(blank=True, max_length=64)),
+                ("error", models.TextField(blank=True)),
+                ("rounds", models.PositiveSmallIntegerField(default=0)),
+                ("tool_calls", models.PositiveIntegerField(default=0)),
+                ("prompt_tokens", models.BigIntegerField(default=0)),
+                ("completion_tokens", models.BigIntegerField(default=0)),
+                ("cached_tokens", models.BigIntegerField(default=0)),
+                ("cache_write_tokens", models.BigIntegerField(default=0)),
+                ("reasoning_tokens", models.BigIntegerField(default=0)),
+                ("started_at", models.DateTimeField(db_index=True)),
+                ("duration_ms", models.FloatField()),
+                ("first_output_ms", models.FloatField(null=True)),
+                ("offered", models.JSONField(default=list)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="turns",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='TurnStep',
+            name="TurnStep",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('position', models.PositiveIntegerField()),
-                ('kind', models.CharField(choices=[('server', 'Server'), ('model', 'Model'), ('tool', 'Tool'), ('note', 'Note')], max_length=8)),
-                ('name', models.CharField(max_length=255)),
-                ('server', models.CharField(blank=True, max_length=128)),
-                ('outcome', models.CharField(max_length=16)),
-                ('started_ms', models.FloatField()),
-                ('duration_ms', models.FloatField()),
-                ('detail', models.JSONField(default=dict)),
-                ('turn', models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.CASCADE, related_name='steps', to='gateway.turn')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("position", models.PositiveIntegerField()),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("server", "Server"),
+                            ("model", "Model"),
+                            ("tool", "Tool"),
+                            ("note", "Note"),
+                        ],
+                        max_length=8,
+                    ),
+                ),
+                ("name", models.CharField(max_length=255)),
+                ("server", models.CharField(blank=True, max_length=128)),
+                ("outcome", models.CharField(max_length=16)),
+                ("started_ms", models.FloatField()),
+                ("duration_ms", models.FloatField()),
+                ("detail", models.JSONField(default=dict)),
+                (
+                    "turn",
+                    models.ForeignKey(
+                        db_constraint=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="steps",
+                        to="gateway.turn",
+                    ),
+                ),
             ],
         ),
         migrations.AddIndex(
-            model_name='turn',
-            index=models.Index(fields=['principal', '-started_at'], name='gateway_tur_princip_0a0098_idx'),
+            model_name="turn",
+            index=models.Index(
+                fields=["principal", "-started_at"], name="gateway_tur_princip_0a0098_idx"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='turnstep',
-            constraint=models.UniqueConstraint(fields=('turn', 'position'), name='one_step_per_position'),
+            model_name="turnstep",
+            constraint=models.UniqueConstraint(
+                fields=("turn", "position"), name="one_step_per_position"
+            ),
         ),
     ]

@@ -128,7 +128,7 @@ class Connector:
                 await send.send(SessionMessage(types.JSONRPCError.model_validate(message)))
 
         async def forward(source: Any) -> None:
-            async with send:
+            with send:
                 async for item in source:
                     await send.send(item)
 
@@ -139,12 +139,13 @@ class Connector:
         ) -> httpx2.AsyncClient:
             return self._client(endpoint, report=report)
 
-        async with sse_client(endpoint.url, httpx_client_factory=client) as (read, write), receive:
-            task = asyncio.create_task(forward(read))
-            try:
-                yield receive, write
-            finally:
-                task.cancel()
+        with send, receive:
+            async with sse_client(endpoint.url, httpx_client_factory=client) as (read, write):
+                task = asyncio.create_task(forward(read))
+                try:
+                    yield receive, write
+                finally:
+                    task.cancel()
 
     def _client(self, endpoint: Endpoint, **exchange: Any) -> httpx2.AsyncClient:
         transport = Transport(self._outbound.guarded, read_timeout=SILENCE, max_body=ANSWER_MAX)

@@ -10,6 +10,7 @@ from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRe
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
 from mcp_servers.encoding import encoded
+from mcp_servers.faults import Lost
 from tools.base import Json
 
 verbatim: ContextVar[dict[str, Json]] = ContextVar("verbatim")
@@ -27,6 +28,7 @@ class Verbatim:
 
     def __init__(self, inner: JSONRPCDispatcher) -> None:
         self._inner = inner
+        self._ended = False
 
     async def run(
         self,
@@ -36,7 +38,12 @@ class Verbatim:
         *,
         task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
-        await self._inner.run(on_request, on_notify, on_notify_intercept, task_status=task_status)
+        try:
+            await self._inner.run(
+                on_request, on_notify, on_notify_intercept, task_status=task_status
+            )
+        finally:
+            self._ended = True
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
@@ -46,6 +53,8 @@ class Verbatim:
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
+        if self._ended:
+            raise Lost("its session ended")
         result = await self._inner.send_raw_request(method, params, opts)
         if method == "tools/call":
             verbatim.set(result)

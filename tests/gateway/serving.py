@@ -10,7 +10,7 @@ import uvicorn
 
 from orazaka import shortchain
 from orazaka.models import ApiKey
-from orazaka.runtime import Runtime, RunSync
+from orazaka.runtime import RunSync, Runtime
 from orazaka.writer import WRITER
 from tests.factories import UserFactory
 

@@ -12,7 +12,7 @@ import asyncio
 import itertools
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -81,13 +81,14 @@ class Scripted:
         self.tools = list(tools) or [tool("echo")]
         self.on: dict[str, Answer] = {}
         self.log: list[str] = []
-        self.headers: list[dict[str, str]] = []
+        self.headers: list[Mapping[str, str]] = []
         self.answers: list[dict[str, Any]] = []  # what the client answered to requests of ours
         self.calls: list[dict[str, Any]] = []
         self.sessions: set[str] = set()
         self.gone = asyncio.Event()  # set when a waiting `hang` lost its client
         self.held = asyncio.Event()  # set when a `hang` has begun
         self.released = asyncio.Event()  # lets everything that waits go on
+        self.on_port = 0  # a port of its own
         self._token = token
         self._modern = modern
         self._ids = itertools.count(1)
@@ -99,7 +100,7 @@ class Scripted:
             app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1
         )
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", self.on_port)
         await site.start()
         self.port = self._runner.addresses[0][1]
         return self
@@ -120,7 +121,7 @@ class Scripted:
         return Endpoint(**{"label": "shop", "url": self.url, "principal": "ann"} | fields)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        self.headers.append(dict(request.headers))
+        self.headers.append(request.headers)
         message = await request.json() if request.method == "POST" else {}
         asked = Asked(self, request, message)
         name = message.get("method") or ("answer" if message else request.method)

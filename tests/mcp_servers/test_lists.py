@@ -9,7 +9,7 @@ from mcp_servers.client import Endpoint, Listing
 from mcp_servers.faults import NotMCP
 from mcp_servers.source import Servers, ServerSource
 from tests.mcp_servers.scripted import Asked, Scripted, hang, in_turn, results, tool, usual
-from tests.mcp_servers.using import ANN, call, first, names, until, using
+from tests.mcp_servers.using import call, first, names, until, using
 
 
 def pages(*sizes: int, loop: bool = False) -> Any:
@@ -89,6 +89,7 @@ def deep(levels: int) -> dict[str, Any]:
         (tool("bad", inputSchema={"type": "object", "properties": 3}), "bad: left out"),
         (tool("bad", inputSchema={"type": "nonsense"}), "bad: left out"),
         (tool("bad", inputSchema={"$ref": "http://127.0.0.1:1/x.json"}), "bad: left out"),
+        (tool("bad", inputSchema={"type": "object", "minimum": 10**30}), "bad: left out"),
         (tool("bad", inputSchema=deep(120)), "bad: left out"),
         (tool("bad", inputSchema={"type": "object", "title": "x" * 70_000}), "bad: left out"),
         (tool("good"), "listed twice"),
@@ -109,7 +110,7 @@ async def test_a_tool_comes_as_its_server_describes_it():
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "type": "object",
-        "$defs": {"p": {"type": "number", "maximum": 10**30}},
+        "$defs": {"p": {"type": "number", "maximum": 2**40}},
         "properties": {"x": {"$ref": "#/$defs/p"}},
     }
     output = {"type": "object", "properties": {"y": {"type": "string"}}}
@@ -311,4 +312,3 @@ async def test_a_kept_list_and_a_call_need_no_second_listing():
             assert result.text == f'{{"n": {number}}}'
         assert server.counts["tools/list"] == 1
         assert server.counts["initialize"] == 1
-        assert ANN.principal == "ann"

@@ -89,6 +89,17 @@ async def test_a_kept_answer_is_what_is_dialled_although_the_name_has_turned():
             assert reply.status == 200
 
 
+async def test_no_answer_is_kept_longer_than_said():
+    names = Names(mcp_test=[["127.0.0.1"]])
+    async with serve(hello) as server, outbound(lookup=names, keep=0) as out:
+        for _ in range(2):
+            url, headers = f"http://mcp.test:{server.port}/", {"Connection": "close"}
+            async with out.guarded.get(url, headers=headers) as reply:
+                assert reply.status == 200
+
+    assert names.asked == ["mcp.test"] * 2
+
+
 async def test_every_address_of_a_name_must_be_allowed():
     names = Names(mixed_test=[["127.0.0.1", "10.0.0.1"]])
     async with serve(hello) as server, outbound(lookup=names) as out:
@@ -252,6 +263,7 @@ async def test_a_redirect_is_an_error_that_says_so(session, status):
                         server.url, data=b"x", headers={"X": "secret"}, allow_redirects=allow
                     )
                 assert caught.value.status == status
+                assert explain(caught.value).startswith("it answered with a redirect")
 
     assert not target.connections
     assert "secret" not in repr(caught.value)
@@ -424,6 +436,22 @@ async def test_a_failure_is_put_in_words_without_address_or_secret(written, word
                 await reply.read()
 
     assert explain(caught.value) == words
+
+
+async def test_tls_with_what_speaks_none_is_put_in_words():
+    async with serve(hello) as server, outbound() as out:
+        with pytest.raises(aiohttp.ClientSSLError) as caught:
+            await out.guarded.get(f"https://127.0.0.1:{server.port}/")
+
+    assert explain(caught.value) == "TLS with it failed"
+
+
+async def test_a_name_of_the_operators_that_does_not_resolve_is_put_in_words():
+    async with outbound() as out:
+        with pytest.raises(aiohttp.ClientConnectorDNSError) as caught:
+            await out.trusted.get("http://no-such-name.invalid/")
+
+    assert explain(caught.value) == "its name does not resolve"
 
 
 async def test_silence_is_put_in_words():

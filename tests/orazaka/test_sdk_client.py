@@ -107,6 +107,28 @@ async def test_event_streams_share_one_too_though_the_sdk_leaves_them_before_the
     assert len(server.connections) == 1
 
 
+async def test_the_end_of_a_body_is_waited_for_a_moment_after_its_last_message():
+    read = asyncio.Event()
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(EVENT)
+        await read.wait()
+        return response
+
+    async with serve(answer) as server, client() as http:
+        for _ in range(3):
+            read.clear()
+            async with http.stream("POST", server.url, json=CALL) as response:
+                async for event in httpx2.EventSource(response):
+                    assert event.json() == RESULT
+                    read.set()
+                    break
+
+    assert len(server.connections) == 1
+
+
 async def test_a_stream_that_stays_open_after_its_result_is_closed():
     left = asyncio.Event()
 
@@ -237,10 +259,21 @@ async def test_an_id_that_came_back_as_text_is_accepted():
         assert (await http.post(server.url, json=CALL)).status_code == 200
 
 
-async def test_accepted_is_passed_on():
+@pytest.mark.parametrize("body", [NOTICE, CALL])
+async def test_accepted_is_passed_on_whatever_else_is_said(body):
+    head = b"HTTP/1.1 202 Accepted\r\nContent-Type: text/plain\r\nContent-Length: 99\r\n\r\nAcc"
+    async with serve_bytes(head, hold=True) as server, client() as http, asyncio.timeout(3):
+        response = await http.post(server.url, json=body)
+
+    assert (response.status_code, response.content) == (202, b"")
+
+
+async def test_accepted_keeps_the_connection():
     async with serve(answering(b"", status=202)) as server, client() as http:
-        assert (await http.post(server.url, json=NOTICE)).status_code == 202
-        assert (await http.post(server.url, json=CALL)).status_code == 202
+        for message in (NOTICE, CALL, NOTICE):
+            assert (await http.post(server.url, json=message)).status_code == 202
+
+    assert len(server.connections) == 1
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -352,6 +385,16 @@ async def test_a_compressed_body_counts_as_what_it_unpacks_to():
         failure(await http.post(server.url, json=CALL), Code.TOO_LARGE)
 
 
+async def test_a_header_that_can_not_be_written_certainly_sent_nothing():
+    async with serve(answering(RESULT)) as server, client() as http:
+        response = await http.post(server.url, json=CALL, headers={"X": "hunter2\r\nY: z"})
+        error = failure(response, Code.TRANSPORT)
+
+    assert error["message"] == "it can't be asked"
+    assert error["data"] == {"sent": False}
+    assert not server.asked
+
+
 async def test_a_closed_session_is_an_error_too():
     async with Outbound(policy=Policy()) as outbound:
         http = sdk_client(outbound.guarded, headers={}, read_timeout=1, max_body=10)
@@ -458,14 +501,6 @@ async def test_other_methods_raise_and_their_statuses_are_left_alone(method):
     assert caught.value.code == Code.TRANSPORT
     assert caught.value.__cause__ is None
     assert "hunter2" not in repr(caught.value)
-
-
-async def test_the_legacy_transport_gets_what_it_can_read():
-    accepting = answering(b"Accepted", status=200, Content_Type="text/plain")
-    async with serve(accepting) as server, client(legacy_sse=True) as http:
-        assert (await http.post(server.url, json=CALL)).text == "Accepted"
-        with pytest.raises(Failed):
-            await http.post("http://127.0.0.1:1/", json=CALL)
 
 
 # --- with the SDK itself --------------------------------------------------------------------------

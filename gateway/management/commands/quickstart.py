@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 from django.conf import settings
 from django.contrib.auth import get_user_model
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
@@ -71,9 +72,8 @@ class Command(BaseCommand):
     def _secrets(self) -> None:
         """Make `.env` complete; settings were read before, so begin again with what it says."""
         path = Path(settings.BASE_DIR) / ".env"
-        # settings.SECRET_KEY can't be read while it is empty
         have = {
-            "SECRET_KEY": bool(settings._wrapped.SECRET_KEY),
+            "SECRET_KEY": has_secret_key(),
             "ORAZAKA_SECRET_KEYS": bool(settings.ORAZAKA_SECRET_KEYS),
         }
         try:
@@ -107,7 +107,7 @@ class Command(BaseCommand):
             raise CommandError(f"the sample turn failed: {error}") from error
         finally:
             if not show:
-                row.revoke()
+                ApiKey.objects.filter(pk=row.pk).revoke()
         self._show(reply)
         if not firstturn.worked(reply):
             raise CommandError("the sample turn did not give what it should")
@@ -172,6 +172,14 @@ def child(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def has_secret_key() -> bool:
+    """Whether SECRET_KEY is set; Django refuses to read it while it is empty."""
+    try:
+        return bool(settings.SECRET_KEY)
+    except ImproperlyConfigured:
+        return False
 
 
 def is_free(port: int) -> bool:

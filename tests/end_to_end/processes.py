@@ -1,0 +1,149 @@
+"""Child processes of the tests: each has a limit to start and to stop, and what it said is kept."""
+
+import os
+import re
+import selectors
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+START_SECONDS = 60.0
+STOP_SECONDS = 20.0
+
+
+class Stuck(AssertionError):
+    """A process did not do in time what it should; the message has its last words."""
+
+
+@dataclass
+class Child:
+    """A running process. Standard error goes to `log`, and so does standard output unless it is
+    read with `line`."""
+
+    process: "subprocess.Popen[str]"
+    log: Path
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def said(self) -> str:
+        """What it has written to `log`."""
+        return self.log.read_text(errors="replace")
+
+    def line(self, seconds: float = START_SECONDS) -> str:
+        """The next line of standard output, without its end. Raises Stuck."""
+        assert self.process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            if selector.select(seconds) and (line := self.process.stdout.readline()):
+                return line.rstrip("\n")
+        raise Stuck(f"{self.process.args} said no line within {seconds:g} s:\n{self.said[-3000:]}")
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def ended(self, seconds: float = STOP_SECONDS) -> int:
+        """Its exit code, once it has ended by itself. Raises Stuck."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise Stuck(
+                f"{self.process.args} did not end within {seconds:g} s:\n{self.said[-3000:]}"
+            ) from None
+
+    def stop(self, seconds: float = STOP_SECONDS) -> int:
+        """End it with SIGTERM; its exit code. Raises Stuck."""
+        if self.process.poll() is None:
+            self.signal(signal.SIGTERM)
+        return self.ended(seconds)
+
+
+@contextmanager
+def child(
+    command: Sequence[str],
+    *,
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    cwd: Path = ROOT,
+    talks: bool = False,
+    stdin: bool = False,
+) -> Iterator[Child]:
+    """Run it while the block lasts. `talks`: its output is read line by line; `stdin`: it listens.
+
+    Whatever happens, no process of it stays.
+    """
+    with log.open("a") as words:
+        process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=env,
+            text=True,
+            bufsize=1 if stdin else -1,
+            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+            stdout=subprocess.PIPE if talks else words,
+            stderr=words,
+        )
+    try:
+        yield Child(process, log)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe:
+                pipe.close()
+
+
+def run(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path = ROOT,
+    seconds: float = START_SECONDS,
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end. Raises Stuck if that takes too long."""
+    try:
+        return subprocess.run(
+            command, cwd=cwd, env=env, capture_output=True, text=True, timeout=seconds
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Stuck(f"{command} took over {seconds:g} s:\n{error.stderr!r}") from None
+
+
+def done(command: Sequence[str], **how: object) -> str:
+    """The standard output of a command that must succeed."""
+    ran = run(command, **how)  # type: ignore[arg-type]
+    assert ran.returncode == 0, f"{command} failed:\n{ran.stderr[-3000:]}"
+    return ran.stdout
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment without any setting of the project."""
+    settings = re.findall(r"^#?([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE)
+    return {name: value for name, value in os.environ.items() if name not in settings}
+
+
+def until(holds: object, seconds: float = 5.0) -> object:
+    """Wait until this function gives something true, which is returned: for states of other
+    processes that give no sign. Raises Stuck."""
+    assert callable(holds)
+    end = time.monotonic() + seconds
+    while not (value := holds()):
+        if time.monotonic() > end:
+            raise Stuck(f"did not come about within {seconds:g} s")
+        time.sleep(0.01)
+    return value

@@ -1,0 +1,85 @@
+"""What an MCP server of the tests has seen, for those who ask it over HTTP.
+
+`GET /seen` gives it at once; `GET /until?counter=cancelled&count=2` when a counter is that high.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from typing import Any
+from urllib.parse import parse_qs
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HANDSHAKE = b"2025-11-25"  # the newest version of the era with sessions
+
+
+class Witness:
+    """An ASGI application around another. `counters` may be changed by its tools (`count`).
+
+    With `era="sessions"` it is as deaf to the sessionless protocol as servers made before it.
+    """
+
+    def __init__(self, app: ASGIApp, *, era: str = "any") -> None:
+        self._app, self._era = app, era
+        self._requests: list[dict[str, Any]] = []
+        self._counters: Counter[str] = Counter()
+        self._changed = asyncio.Event()
+
+    def count(self, counter: str) -> None:
+        self._counters[counter] += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def __getitem__(self, counter: str) -> int:
+        return self._counters[counter]
+
+    async def reach(self, counter: str, count: int) -> None:
+        """Wait until the counter is that high."""
+        while self._counters[counter] < count:
+            await self._changed.wait()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif scope["path"] in ("/seen", "/until"):
+            await self._tell(scope, send)
+        else:
+            await self._watch(scope, receive, send)
+
+    async def _tell(self, scope: Scope, send: Send) -> None:
+        query = parse_qs(scope["query_string"].decode())
+        if "counter" in query:
+            await self.reach(query["counter"][0], int(query["count"][0]))
+        seen = {"requests": self._requests, "counters": self._counters}
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": json.dumps(seen).encode()})
+
+    async def _watch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict(scope["headers"])
+        request: dict[str, Any] = {
+            "verb": scope["method"],
+            "version": headers.get(b"mcp-protocol-version", b"").decode(),
+            "session": b"mcp-session-id" in headers,
+        }
+        self._requests.append(request)
+        if self._era == "sessions" and headers.get(b"mcp-protocol-version", b"") > HANDSHAKE:
+            scope = {**scope, "headers": [h for h in scope["headers"] if h[0] not in _NEW]}
+
+        async def receiving() -> Message:
+            message = await receive()
+            if message.get("body") and not message.get("more_body"):
+                request["rpc"] = json.loads(message["body"]).get("method")
+            return message
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                request["status"] = message["status"]
+                request["kind"] = dict(message["headers"]).get(b"content-type", b"").decode()
+            await send(message)
+
+        await self._app(scope, receiving, sending)
+
+
+_NEW = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
