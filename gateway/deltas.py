@@ -69,12 +69,13 @@ class Draft:
     shown: int | None = None
 
     def add(self, fragment: dict[str, Json], known: Callable[[str], bool]) -> None:
-        """Take one more fragment. `known` tells a name that was repeated from one in pieces."""
+        """Take one more fragment. `known` tells a name in equal pieces from one that is repeated."""
         self.id = self.id or text(fragment.get("id"))
         kind = _kind(fragment)
         part = a_dict(fragment.get(kind) or {})
         name = text(part.get("name"))
-        if name and not (name == self.name and known(name)):
+        repeated = self.complete or (name == self.name and not known(2 * name))
+        if name and not repeated:
             self.name += name
         if piece := text(part.get("arguments" if kind == "function" else "input")):
             self.pieces.append(piece)

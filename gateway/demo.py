@@ -9,6 +9,7 @@ arguments where that can be. After its calls it tells what they gave.
 import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
+from time import time
 from typing import Any
 
 import orjson
@@ -38,18 +39,21 @@ async def answer(body: Json) -> AsyncIterator[list[Event]]:
 
 def reply(body: Json) -> tuple[str, list[Json]]:
     """The words and the calls of the next answer in the conversation."""
-    messages = body["messages"]
-    at = max((i for i, m in enumerate(messages) if _asks(m)), default=-1)
+    messages, tools = body["messages"], _tools(body)
+    at = max((i for i, m in enumerate(messages) if _asks(m, messages[i - 1 : i])), default=-1)
     after = messages[at + 1 :]
-    rounds = _rounds(_text(messages[at]) if at >= 0 else "", _tools(body))
-    played = sum(1 for m in after if m.get("role") == "assistant" and m.get("tool_calls"))
+    rounds = _rounds(_text(messages[at]) if at >= 0 else "", tools)
+    played = [
+        m["tool_calls"] for m in after if m.get("role") == "assistant" and m.get("tool_calls")
+    ]
     results = [_text(m) for m in after if m.get("role") == "tool"]
-    if played < len(rounds) and body.get("tool_choice") != "none":
-        now = rounds[played]
-        calls = [_call(f"call_demo_{len(messages)}_{n}", *c) for n, c in enumerate(now.calls)]
-        if calls or played + 1 == len(rounds):
-            return "\n".join(now.words), calls
-    return _told(results), []
+    now = rounds[len(played)] if len(played) < len(rounds) else Round()
+    # It may call what nobody offers, but no longer what it was offered before.
+    gone = {str(_tool(call).get("name")) for calls in played for call in calls} - tools.keys()
+    may = body.get("tool_choice") != "none"
+    said = [c for c in now.calls if may and c[0] not in gone]
+    calls = [_call(f"call_demo_{len(messages)}_{n}", *c) for n, c in enumerate(said)]
+    return "\n".join(now.words) or ("" if calls else _told(results)), calls
 
 
 def _told(results: list[str]) -> str:
@@ -61,11 +65,12 @@ def _told(results: list[str]) -> str:
     return "The tools answered:\n" + "\n".join(f"- {text}" for text in results)
 
 
-def _asks(message: Json) -> bool:
-    # Images of tool results come as a user message too; they ask for nothing.
+def _asks(message: Json, before: list[Json]) -> bool:
+    # Images of tool results follow them as a user message; they ask for nothing.
     content = message.get("content")
     images = isinstance(content, list) and any(p.get("type") == "image_url" for p in content)
-    return message.get("role") == "user" and not images
+    results = bool(before) and before[0].get("role") == "tool"
+    return message.get("role") == "user" and not (images and results)
 
 
 def _text(message: Json) -> str:
@@ -76,8 +81,17 @@ def _text(message: Json) -> str:
 
 
 def _tools(body: Json) -> dict[str, Json]:
-    given = [tool.get("function") or {} for tool in body.get("tools") or []]
+    given = [_tool(tool) for tool in body.get("tools") or []]
     return {tool["name"]: tool for tool in given if isinstance(tool.get("name"), str)}
+
+
+def _tool(entry: Json) -> dict[str, Json]:
+    """The function in a `tools` entry or a call."""
+    return _dict(entry.get("function"))
+
+
+def _dict(value: Json) -> dict[str, Json]:
+    return value if isinstance(value, dict) else {}
 
 
 def _rounds(words: str, tools: dict[str, Json]) -> list[Round]:
@@ -91,9 +105,9 @@ def _rounds(words: str, tools: dict[str, Json]) -> list[Round]:
             rounds.append(Round())
         elif word == "SAY":
             rounds[-1].words.append(rest)
-        else:
-            name, _, arguments = rest.partition(" ")
-            rounds[-1].calls.append((name, arguments.strip() or "{}"))
+        elif rest.strip():
+            name, *arguments = rest.split(maxsplit=1)
+            rounds[-1].calls.append((name, arguments[0].strip() if arguments else "{}"))
     if script:
         return rounds
     named = [name for name in tools if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)]
@@ -103,19 +117,20 @@ def _rounds(words: str, tools: dict[str, Json]) -> list[Round]:
 
 def _guess(words: str, name: str, tool: Json) -> dict[str, Json]:
     """Arguments from plain words: `{json}` if there is one, else numbers and the rest by type."""
-    if found := re.search(r"\{.*\}", words, re.DOTALL):
+    start, end = words.find("{"), words.rfind("}")
+    if 0 <= start < end:
         try:
-            return dict(orjson.loads(found[0]))
-        except (ValueError, TypeError):
+            return dict(orjson.loads(words[start : end + 1]))
+        except ValueError:
             pass
     rest = words.split(name, 1)[1].strip(" :,.?!\n")
-    numbers = iter(re.findall(r"-?\d+(?:\.\d+)?", rest))
+    numbers = iter(re.findall(r"-?\d{1,15}(?:\.\d{1,15})?", rest))
     arguments: dict[str, Json] = {}
-    properties = (tool.get("parameters") or {}).get("properties") or {}
+    properties = _dict(_dict(tool.get("parameters")).get("properties"))
     for key, schema in properties.items():
-        kind = schema.get("type") if isinstance(schema, dict) else None
+        kind = _dict(schema).get("type")
         if kind in ("integer", "number") and (number := next(numbers, None)):
-            arguments[key] = orjson.loads(number)
+            arguments[key] = float(number) if "." in number else int(number)
         elif kind == "string" and rest:
             arguments[key], rest = rest, ""
     return arguments
@@ -129,7 +144,7 @@ def _head(body: Json, kind: str) -> Event:
     return {
         "id": f"chatcmpl-demo-{len(body['messages'])}",
         "object": kind,
-        "created": 0,
+        "created": int(time()),
         "model": "demo",
     }
 
@@ -147,7 +162,7 @@ def _usage(body: Json, text: str, calls: list[Json]) -> Json:
 
 def _whole(body: Json) -> Event:
     text, calls = reply(body)
-    message = {"role": "assistant", "content": text or None}
+    message: dict[str, Json] = {"role": "assistant", "content": text or None}
     if calls:
         message["tool_calls"] = calls
     choice = {
@@ -172,7 +187,7 @@ def _chunks(body: Json) -> Iterator[Event]:
         return {**head, "choices": [choice]}
 
     yield chunk({"role": "assistant", "content": ""})
-    for piece in re.findall(r"\S+\s*", text):
+    for piece in re.findall(r"\S+\s*|\s+", text):
         yield chunk({"content": piece})
     for at, call in enumerate(calls):
         yield chunk({"tool_calls": [{"index": at, **call}]})

@@ -186,6 +186,8 @@ def check_chat(body: dict[str, Json]) -> None:
 
 def check_tools(body: dict[str, Json]) -> None:
     """The caller's own tools: a list of objects; the seed's built-in ones are not served here."""
+    if "tools" in body and body["tools"] is None:
+        raise BadField("tools: must be a list", param="tools")  # as OpenAI refuses it
     _expect(body, "tools", list, "a list")
     for at, tool in enumerate(body.get("tools") or []):
         if not isinstance(tool, dict):

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
-from django.conf import settings
 
 from gateway import definitions, demo, loop, sse, tails, wiring
 from gateway.chat import Chat
 from gateway.fields import Fields
+from gateway.outlet import Outlet
 from gateway.providers import Route
 from gateway.record import Record, Status
 from gateway.sse import Event
@@ -30,7 +30,6 @@ Json = Any
 logger = logging.getLogger(__name__)
 
 KINDS: dict[str, type[Wire]] = {"chat": Chat}
-ROOM = 2**20  # bytes that wait for a slow client before the turn waits too
 
 
 class TurnLate(OrazakaError):
@@ -53,9 +52,10 @@ class Ask:
 
 
 class Turn:
-    """One owner task runs the turn and fills a buffer; the response only drains it.
+    """One owner task runs the turn from start to end; the response only waits for it.
 
-    For a plain turn `reply` is the answer once `over` returns; for a streamed one `body` gives it.
+    For a plain turn `reply` is the answer once `over` returns; a streamed one comes by `outlet`.
+    Where neither came to be, `failed` says why.
     """
 
     def __init__(self, ask: Ask, runtime: Runtime) -> None:
@@ -68,11 +68,9 @@ class Turn:
         self.back: dict[str, str] = {}  # headers of the provider for the client
         self._kind = KINDS[ask.wire]
         self._wire: Wire | None = None
-        self._buffer: list[bytes] = []
-        self._size, self._done = 0, False
-        self._more, self._room = asyncio.Event(), asyncio.Event()
+        self.outlet = Outlet()
         if ask.fields.orazaka_trace and self.stream:
-            self.record.watch = lambda step: self._put(sse.comment(b"trace " + step))
+            self.record.watch = lambda step: self.outlet.note(sse.comment(b"trace " + step))
         self.task = runtime[TURNS].start(self._run())
 
     # --- the owner task
@@ -98,8 +96,7 @@ class Turn:
         finally:
             usage = self._wire.totals() if self._wire else Usage()
             self._runtime[WRITER].put(*self.record.rows(status, usage, self.failed))
-            self._done = True
-            self._more.set()
+            self.outlet.close()
 
     async def _work(self) -> None:
         ask, record = self.ask, self.record
@@ -125,7 +122,7 @@ class Turn:
             async for batch in batches:
                 record.output()
                 if self.stream:
-                    await self._send(b"".join(map(wire.encode, batch)))
+                    await self.outlet.put(b"".join(map(wire.encode, batch)))
                 else:
                     self.reply = batch[-1]
         if self.reply is not None and ask.fields.orazaka_trace:
@@ -188,61 +185,14 @@ class Turn:
 
     def _fail(self, error: OrazakaError) -> None:
         self.failed = error
-        if self.stream and self.record.first_output is not None:
-            self._put(self._kind.encode(self._kind.error(error, usage=self.usage)))
+        if self.stream and self.outlet.begun:
+            self.outlet.note(self._kind.encode(self._kind.error(error, usage=self.usage)))
 
     @property
     def usage(self) -> Json:
         """What the model calls that are over have used, in the wire's own form; None so far."""
         return self._wire.usage if self._wire else None
 
-    # --- the buffer between the turn and its response
-
-    async def _send(self, data: bytes) -> None:
-        self._put(data)
-        if self._size > ROOM:
-            self._room.clear()
-            await self._room.wait()
-
-    def _put(self, data: bytes) -> None:
-        self._buffer.append(data)
-        self._size += len(data)
-        self._more.set()
-
-    async def opened(self, seconds: float) -> bool:
-        """Wait for the first output or the end. Whether an error may still be an HTTP status."""
-        try:
-            async with asyncio.timeout(seconds):
-                while not self._done and self.record.first_output is None:
-                    self._more.clear()
-                    await self._more.wait()
-        except TimeoutError:
-            self.record.output()  # from here on errors are the stream's own events
-            return False
-        return self.failed is not None and self.record.first_output is None
-
     async def over(self) -> None:
-        """Wait for the end of a plain turn."""
+        """Wait for the end."""
         await asyncio.wait({self.task})
-
-    async def body(self) -> AsyncIterator[bytes]:
-        """The stream, as much at once as there is; a sign of life in every silence."""
-        try:
-            while True:
-                if self._buffer:
-                    data, self._buffer, self._size = b"".join(self._buffer), [], 0
-                    self._room.set()
-                    yield data
-                elif self._done:
-                    return
-                else:
-                    self._more.clear()
-                    try:
-                        async with asyncio.timeout(settings.ORAZAKA_KEEPALIVE_SECONDS):
-                            await self._more.wait()
-                        continue
-                    except TimeoutError:
-                        pass
-                    yield sse.comment(b"keep-alive")
-        finally:
-            self.task.cancel()

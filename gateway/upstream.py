@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from math import isfinite
 from typing import Any
 
 import aiohttp
@@ -12,6 +13,7 @@ from gateway.openai import message_of
 from gateway.providers import Route
 from gateway.sse import DONE, Event
 from gateway.wire import UpstreamError
+from orazaka.faults import Redirected
 
 Json = Any
 
@@ -38,8 +40,11 @@ class Upstream:
         self, session: aiohttp.ClientSession, route: Route, wire: str, *, headers: Mapping[str, str]
     ) -> None:
         self._session, self._route = session, route
-        self._headers = {**_authorization(route, wire), **route.peer.headers, **headers}
-        self._headers["content-type"] = "application/json"
+        given = {**_authorization(route, wire), **_lower(route.peer.headers), **_lower(headers)}
+        self._headers = {**given, "content-type": "application/json"}
+        self._secrets = [route.peer.key] if route.peer.key else []
+        values = [word for value in route.peer.headers.values() for word in value.split()]
+        self._secrets += [word for word in values if len(word) >= 8]  # too long for a common word
         self.back: dict[str, str] = {}
 
     async def __call__(self, body: Json) -> AsyncIterator[list[Event]]:
@@ -49,8 +54,6 @@ class Upstream:
         """
         response = await self._open(orjson.dumps({**body, "model": self._route.model}))
         try:
-            self.back.clear()  # of several calls the last one's count
-            self.back |= {k: v for k, v in response.headers.items() if k.lower().startswith(BACK)}
             if body.get("stream"):
                 async for batch in self._stream(response):
                     yield batch
@@ -76,6 +79,8 @@ class Upstream:
                     raise UpstreamError(f"{self._name} can't be reached") from error
                 await asyncio.sleep(0.2 * (RETRIES + 1 - left))
                 continue
+            self.back.clear()  # of several answers the last one's count
+            self.back |= {k: v for k, v in response.headers.items() if k.lower().startswith(BACK)}
             if response.status < 300:
                 return response
             pause = _retry_after(response)
@@ -88,9 +93,8 @@ class Upstream:
 
     async def _send(self, raw: bytes) -> aiohttp.ClientResponse:
         limits = self._route.peer.limits
-        timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=limits.connect, sock_read=limits.silence
-        )
+        # Silence is measured while the answer is read: before it another limit counts.
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=limits.connect, sock_read=None)
         try:
             async with asyncio.timeout(limits.connect + limits.first_byte):
                 return await self._session.post(
@@ -106,6 +110,8 @@ class Upstream:
             raise self._late("did not answer", limits.first_byte) from error
         except aiohttp.ClientConnectorError:
             raise
+        except Redirected as error:
+            raise UpstreamError(f"{self._name} {error}") from error
         except (aiohttp.ClientError, ValueError) as error:
             raise UpstreamError(f"{self._name} broke off before it answered") from error
 
@@ -116,23 +122,38 @@ class Upstream:
         if "json" in response.content_type:
             yield [await self._whole(response)]
             return
-        async for batch in sse.decode(response.content.iter_any()):
+        async for batch in sse.decode(self._read(response)):
+            for at, event in enumerate(batch):
+                if event is DONE:  # nothing counts after it
+                    yield batch[: at + 1]
+                    await _settle(response)
+                    return
+                if event.get("error"):
+                    batch[at] = self._hidden(event)
             yield batch
-            if batch and batch[-1] is DONE:
-                await _settle(response)
+
+    async def _read(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        """The body as it comes, within the limits of silence and size."""
+        size = 0
+        while True:
+            async with asyncio.timeout(self._route.peer.limits.silence):
+                part = await response.content.readany()
+            if not part:
                 return
+            size += len(part)
+            if size > MAX_ANSWER:
+                raise UpstreamError(f"{self._name} gave an answer that is too large")
+            yield part
 
     async def _whole(self, response: aiohttp.ClientResponse) -> Event:
-        raw = await _read(response, MAX_ANSWER)
-        if raw is None:
-            raise UpstreamError(f"{self._name} gave an answer that is too large")
+        raw = b"".join([part async for part in self._read(response)])
         try:
             event = orjson.loads(raw)
         except ValueError as error:
             raise UpstreamError(f"{self._name} gave an answer that is not JSON") from error
         if not isinstance(event, dict):
             raise UpstreamError(f"{self._name} gave an answer that is not a JSON object")
-        return event
+        return self._hidden(event) if event.get("error") else event
 
     async def _refusal(
         self, response: aiohttp.ClientResponse, pause: float | None
@@ -153,15 +174,28 @@ class Upstream:
         """The provider's own message, without our key should it repeat it."""
         try:
             async with asyncio.timeout(5):
-                event = orjson.loads(await _read(response, 2**20) or b"")
+                parts = [part async for part in self._read(response)]
+            event = orjson.loads(b"".join(parts))
             words = message_of(event) if isinstance(event, dict) else ""
-        except (ValueError, TimeoutError, aiohttp.ClientError):
+        except (ValueError, TimeoutError, UpstreamError, aiohttp.ClientError):
             words = ""
         finally:
             response.close()
-        key = self._route.peer.key
-        words = words.replace(key, "***") if key else words
-        return words[:2000] or f"{self._name} answered with the status {response.status}"
+        return self._hide(words) or f"{self._name} answered with the status {response.status}"
+
+    def _hidden(self, event: Event) -> Event:
+        error, words = event["error"], self._hide(message_of(event))
+        return {**event, "error": {**error, "message": words} if isinstance(error, dict) else words}
+
+    def _hide(self, words: str) -> str:
+        """The provider's words without our secrets, should it repeat them."""
+        for secret in self._secrets:
+            words = words.replace(secret, "***")
+        return words[:2000]
+
+
+def _lower(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
 
 
 def _authorization(route: Route, wire: str) -> dict[str, str]:
@@ -174,20 +208,10 @@ def _authorization(route: Route, wire: str) -> dict[str, str]:
 def _retry_after(response: aiohttp.ClientResponse) -> float | None:
     """Seconds to wait, if the provider gives them as a number (RFC 9110, 10.2.3)."""
     try:
-        return max(0.0, float(response.headers.get("retry-after", "")))
+        seconds = float(response.headers.get("retry-after", ""))
     except ValueError:
         return None
-
-
-async def _read(response: aiohttp.ClientResponse, most: int) -> bytes | None:
-    """The whole body, or None if it is larger than `most` bytes."""
-    parts, size = [], 0
-    async for part in response.content.iter_any():
-        size += len(part)
-        if size > most:
-            return None
-        parts.append(part)
-    return b"".join(parts)
+    return max(0.0, seconds) if isfinite(seconds) else None
 
 
 async def _settle(response: aiohttp.ClientResponse) -> None:

@@ -5,7 +5,8 @@ from functools import partial, wraps
 from typing import Any
 
 import orjson
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
 from gateway import fields, listing
 from gateway.openai import envelope
@@ -15,7 +16,7 @@ from orazaka.auth import authenticate, from_session
 from orazaka.caller import Caller
 from orazaka.errors import OrazakaError
 from orazaka.runtime import current
-from orazaka.shortchain import body_of, own, request_id
+from orazaka.shortchain import WrittenResponse, body_of, own, request_id
 from orazaka.snapshot import SNAPSHOT
 
 Json = Any
@@ -109,9 +110,11 @@ async def plain(turn: Turn) -> HttpResponse:
 
 async def streamed(turn: Turn) -> HttpResponseBase:
     """The events as they come; until the first one a failure is an HTTP status."""
-    if await turn.opened(FIRST_EVENT_SECONDS):
+    await turn.outlet.opened(FIRST_EVENT_SECONDS)
+    if not turn.outlet.begun:
         return refused(turn)
-    response = StreamingHttpResponse(turn.body(), content_type="text/event-stream")
+    drain = partial(turn.outlet.drain, keepalive=settings.ORAZAKA_KEEPALIVE_SECONDS)
+    response = WrittenResponse(drain, content_type="text/event-stream")
     response["Cache-Control"] = "no-cache"
     response["X-Accel-Buffering"] = "no"
     return marked(turn, response)

@@ -1,7 +1,7 @@
 """What one turn may call, and what is said before it: offers, toolbox, hints (spec 3.4, 1-4)."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -110,11 +110,14 @@ def _check_names(fields: Fields, offers: Iterable[Offer]) -> None:
 
 async def _guard(servers: Sequence[InlineServer], runtime: Runtime) -> None:
     outbound = runtime[HTTP]
-    for at, server in enumerate(servers):
+
+    async def check(at: int, server: InlineServer) -> None:
         try:
             await outbound.check(server.url, has_secret=server.authorization_token is not None)
         except OrazakaError as error:
             raise _about(error, server, at) from error
+
+    await _all([check(at, server) for at, server in enumerate(servers)])
 
 
 def _about(error: OrazakaError, server: InlineServer, at: int) -> OrazakaError:
@@ -157,14 +160,26 @@ def _note(record: Record, asked: Asked, started: float) -> None:
     record.step("server", asked.label, asked.outcome, started=started)
 
 
-async def _all(asking: Sequence[Any]) -> list[list[Offer]]:
-    """Ask all at once; the first failure ends the others and is the turn's."""
-    if len(asking) == 1:
-        return [await asking[0]]
+async def _all[T](asking: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Ask all at once; the first failure ends the others and is the turn's.
+
+    The tasks start eagerly: what needs no I/O (a kept list, a literal address) is over at once.
+    """
+    loop = asyncio.get_running_loop()
+    tasks = [asyncio.Task(one, loop=loop, eager_start=True) for one in asking]
     try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one) for one in asking]
-    except* OrazakaError as errors:
-        first = errors.exceptions[0]
-        raise first from None
-    return [task.result() for task in tasks]
+        running = {task for task in tasks if not task.done()}
+        while running and not any(_failed(task) for task in tasks):
+            _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        for task in filter(_failed, tasks):
+            task.result()
+        return [task.result() for task in tasks]
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+def _failed(task: asyncio.Task[Any]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)

@@ -7,7 +7,7 @@ transport settles the rest.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 from weakref import WeakValueDictionary
@@ -70,7 +70,7 @@ class Exchange(httpx2.AsyncBaseTransport):
         if _kind(response) == EVENTS and isinstance(response.stream, httpx2.AsyncByteStream):
             response.stream = _Leashed(response.stream, post)
         elif response.status_code >= 400:
-            return await _with_status(response)
+            return await _with_status(response, id_)
         return response
 
     async def _accepted(self, response: httpx2.Response, report: Report) -> httpx2.Response:
@@ -129,25 +129,34 @@ class _Post:
 
 
 class _Leashed(httpx2.AsyncByteStream):
-    """The event stream of a POST, which ends with its POST."""
+    """The event stream of a POST, which ends with its POST.
+
+    An iterator and no generator: the SDK leaves streams half read, and each generator that is left
+    so costs the event loop a task.
+    """
 
     def __init__(self, stream: httpx2.AsyncByteStream, post: _Post) -> None:
         self._stream = stream
+        self._chunks = aiter(stream)
         self._post = post
+        self._over = False
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        chunks = aiter(self._stream)
-        while True:
-            try:
-                yield await self._post.wait(anext(chunks))
-            except StopAsyncIteration:
-                return
-            except TimeoutError:
-                yield b"\nevent: broken-off\n\nevent: message\ndata: "
-                yield self._post.last_words() + b"\n\n"
-                return
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._over:
+            raise StopAsyncIteration
+        try:
+            return await self._post.wait(anext(self._chunks))
+        except TimeoutError:
+            self._over = True
+            words = self._post.last_words()
+            return b"\nevent: broken-off\n\nevent: message\ndata: " + words + b"\n\n"
 
     async def aclose(self) -> None:
+        if isinstance(self._chunks, AsyncGenerator):
+            await self._chunks.aclose()
         await self._stream.aclose()
 
 
@@ -158,12 +167,19 @@ def _kind(response: httpx2.Response) -> str:
     return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-async def _with_status(response: httpx2.Response) -> httpx2.Response:
-    """The JSON-RPC error of a reply, with the HTTP status in it if it is the server's own."""
-    message = orjson.loads(await response.aread())
-    error = message["error"]
-    if error.get("code") in tuple(Code):
+async def _with_status(response: httpx2.Response, id_: Any) -> httpx2.Response:
+    """The JSON-RPC error of a reply, with the HTTP status in it if it is the server's own.
+
+    Made whole on the way: some leave out the id, and the SDK would see no error in it.
+    """
+    error = orjson.loads(await response.aread())["error"]
+    code, data = error.get("code"), error.get("data")
+    if code in tuple(Code):
         return response
-    data = error.get("data")
-    error["data"] = (data if isinstance(data, dict) else {}) | {HTTP_STATUS: response.status_code}
+    whole = {
+        "code": code if isinstance(code, int) else 0,
+        "message": str(error.get("message", "")),
+        "data": (data if isinstance(data, dict) else {}) | {HTTP_STATUS: response.status_code},
+    }
+    message = {"jsonrpc": "2.0", "id": id_, "error": whole}
     return httpx2.Response(response.status_code, headers=_JSON, content=orjson.dumps(message))

@@ -90,7 +90,8 @@ async def authenticate(
     session: Callable[[], Awaitable[Caller | None]] | None = None,
     request_id: str = "",
 ) -> Caller:
-    """Who sent these headers, from the snapshot alone.
+    """Who sent these headers, from the snapshot alone. Their names are to compare in any case, as
+    those of `request.headers`.
 
     `session` is asked when no key was sent: `partial(from_session, request)`.
     Raises Unauthenticated, or Forbidden if the key has not the scope.

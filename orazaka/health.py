@@ -11,6 +11,7 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
+from orazaka import revision
 from orazaka.runtime import Resource, Runtime, current
 
 log = logging.getLogger(__name__)
@@ -93,6 +94,9 @@ def _need_no_migration() -> None:
     executor = MigrationExecutor(connection)
     if executor.migration_plan(executor.loader.graph.leaf_nodes()):
         raise NotMigrated("run `manage.py migrate`")
+    if tables := revision.missing():
+        names = ", ".join(sorted(tables))
+        raise NotMigrated(f"changes of {names} are not counted: run `manage.py migrate`")
 
 
 @asynccontextmanager

@@ -155,10 +155,13 @@ class ApiKeyUses(models.QuerySet["ApiKeyUse"]):
 
     def touch(self, key_id: int, *, at: datetime) -> None:
         """Remember that a key was used; a key that is gone meanwhile is no error."""
-        if self.filter(pk=key_id).update(last_used_at=at):
-            return
         if ApiKey.objects.filter(pk=key_id).exists():
-            self.create(key_id=key_id, last_used_at=at)
+            self.bulk_create(
+                [ApiKeyUse(key_id=key_id, last_used_at=at)],
+                update_conflicts=True,
+                unique_fields=["key"],
+                update_fields=["last_used_at"],
+            )
 
 
 class ApiKeyUse(models.Model):
@@ -167,8 +170,13 @@ class ApiKeyUse(models.Model):
     A table of its own: a use must not count as a change of configuration.
     """
 
+    # Written behind requests: it must not make it fail to delete the key or its user meanwhile.
     key = models.OneToOneField(
-        ApiKey, on_delete=models.CASCADE, primary_key=True, related_name="use"
+        ApiKey,
+        on_delete=models.CASCADE,
+        primary_key=True,
+        db_constraint=False,
+        related_name="use",
     )
     last_used_at = models.DateTimeField()
 

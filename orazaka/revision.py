@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connections, models, transaction
+from django.db import connection, connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from orazaka.models import Revision
@@ -88,9 +88,9 @@ def _see[T](execute: Callable[..., T], sql: Any, params: Any, many: bool, contex
     written = _WRITE.match(sql) if isinstance(sql, str) else None
     if written and written[1] in WATCHED:
         _tell()
-        connection = context["connection"]
-        if connection.in_atomic_block:
-            transaction.on_commit(_tell, using=connection.alias)
+        database = context["connection"]
+        if database.in_atomic_block:
+            transaction.on_commit(_tell, using=database.alias)
     return result
 
 
@@ -107,16 +107,28 @@ def install(*, using: str, **_: Any) -> None:
     Rows changed by the migrations themselves were perhaps not counted: every table counts as
     changed.
     """
-    connection = connections[using]
-    existing = set(connection.introspection.table_names())
+    database = connections[using]
+    existing = set(database.introspection.table_names())
     if Revision._meta.db_table not in existing:
         return
-    statements = _postgresql if connection.vendor == "postgresql" else _sqlite
+    statements = _postgresql if database.vendor == "postgresql" else _sqlite
     for table in sorted(WATCHED.keys() & existing):
-        with transaction.atomic(using=using), connection.cursor() as cursor:
+        with transaction.atomic(using=using), database.cursor() as cursor:
             for statement in statements(WATCHED[table]):
                 cursor.execute(statement)
             _bump(table, using=using)
+
+
+def missing() -> set[str]:
+    """Watched tables that have no triggers: `migrate` was not run since they are watched."""
+    if connection.vendor == "postgresql":
+        sql = """SELECT relname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid
+            WHERE tgname = 'orazaka_changed'"""
+    else:
+        sql = "SELECT tbl_name FROM sqlite_master WHERE type = 'trigger'"
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        return WATCHED.keys() - {table for (table,) in cursor.fetchall()}
 
 
 def _bump(table: str, *, using: str) -> None:

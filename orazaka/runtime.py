@@ -139,6 +139,8 @@ class _OwnThreads(RunSync):
         for used in self._used:
             used.close()
             used.dec_thread_sharing()
+        # PostgreSQL's: the pool's threads would hold up the process's end.
+        getattr(connections["default"], "close_pool", lambda: None)()
 
 
 def current() -> Runtime:

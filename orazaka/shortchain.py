@@ -9,15 +9,14 @@ runs no middleware and sends no signals, and it holds no database connection.
 import asyncio
 import io
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, cast
 
 import orjson
 import structlog
 from django.conf import settings
 from django.core.handlers.asgi import ASGIRequest
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import Resolver404, resolve
 
 from orazaka.errors import OrazakaError
@@ -47,6 +46,19 @@ class BodyLate(OrazakaError):
 
     status = 408
     code = "body_timeout"
+
+
+class WrittenResponse(HttpResponseBase):
+    """A response that is written by whoever has its content: `drain` gets the function that sends
+    a part, and returns when there is no more. Sending must not outlive it."""
+
+    streaming = True
+
+    def __init__(
+        self, drain: Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]], **more: Any
+    ) -> None:
+        super().__init__(**more)
+        self.drain = drain
 
 
 class Left(Exception):
@@ -161,11 +173,11 @@ async def _send(response: HttpResponseBase, send: Send) -> None:
     headers = [(k.lower().encode("ascii"), v.encode("latin1")) for k, v in response.items()]
     headers += [(b"set-cookie", c.OutputString().encode()) for c in response.cookies.values()]
     start = {"type": "http.response.start", "status": response.status_code, "headers": headers}
-    if isinstance(response, StreamingHttpResponse):
+    if isinstance(response, WrittenResponse):
         await send(start)
-        async with aclosing(cast(AsyncGenerator[bytes], response.streaming_content)) as parts:
-            async for part in parts:
-                await send({"type": "http.response.body", "body": part, "more_body": True})
+        await response.drain(
+            lambda part: send({"type": "http.response.body", "body": part, "more_body": True})
+        )
         await send({"type": "http.response.body"})
     else:
         content = cast(HttpResponse, response).content

@@ -15,6 +15,8 @@ A lost database changes nothing: the last snapshot is served.
 
 import asyncio
 import logging
+import math
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
@@ -37,6 +39,9 @@ DEAD_PEER = {
     "keepalives_interval": 2,
     "keepalives_count": 3,
 }
+# A write is noticed a moment before it is committed: SQLite commits an INSERT … RETURNING when its
+# rows are fetched. So long after it, every look counts as too early and is repeated.
+SETTLE_SECONDS = 0.05
 PATIENCE_SECONDS = 2.0  # how long a request waits for a rebuild before it takes the old snapshot
 
 
@@ -92,7 +97,8 @@ class SnapshotKeeper:
         self._stamps: dict[Part[Any], tuple[int, ...]] = {}
         self.latest = Snapshot({})  # as last built, perhaps a moment old
         self._asked: object = object()  # replaced by every mark, so that no mark is lost
-        self._seen: object = None  # the mark that the last whole rebuild began with
+        self._asked_at = -math.inf
+        self._seen: object = None  # the last mark that a whole rebuild is known to hold
         self._started = self._ended = 0
         self._turn = asyncio.Condition()
         self._wake = asyncio.Event()
@@ -111,7 +117,7 @@ class SnapshotKeeper:
 
     def mark(self) -> None:
         """Something may have changed: look before the next request. From any thread."""
-        self._asked = object()
+        self._asked, self._asked_at = object(), time.monotonic()
         with suppress(RuntimeError):  # the loop is gone, and so are its requests
             self._loop.call_soon_threadsafe(self._wake.set)
 
@@ -130,9 +136,9 @@ class SnapshotKeeper:
         """Rebuild when marked, and look for other processes' changes. Runs until cancelled."""
         while True:
             self._started += 1
-            asked = self._asked
+            asked, settled = self._asked, time.monotonic() - self._asked_at > SETTLE_SECONDS
             self._wake.clear()
-            if await self._rebuild():
+            if await self._rebuild() and settled:
                 self._seen = asked
             self._patient = not self._failing
             self._ended = self._started
@@ -142,6 +148,8 @@ class SnapshotKeeper:
                 await asyncio.wait_for(self._wake.wait(), self._interval())
 
     def _interval(self) -> float:
+        if self._seen is not self._asked and not self._failing:
+            return SETTLE_SECONDS
         return SAFETY_POLL_SECONDS if self.listening and not self._failing else POLL_SECONDS
 
     async def _rebuild(self) -> bool:

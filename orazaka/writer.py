@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context
+from itertools import count
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError, OperationalError, models, transaction
@@ -82,7 +83,7 @@ class Writer:
         self._idle.clear()
         self._wake.set()
 
-    async def flush(self, *, limit: float = CLOSE_SECONDS) -> bool:
+    async def flush(self, *, limit: float = 10) -> bool:
         """Wait, at most `limit` seconds, until nothing is queued. Gives whether that is so."""
         try:
             await asyncio.wait_for(self._idle.wait(), limit)
@@ -102,7 +103,7 @@ class Writer:
 
     async def _write(self, batch: list[Item]) -> None:
         """Write a batch, however long the database is away."""
-        for attempt in range(10**9):
+        for attempt in count():
             try:
                 await self._runtime.db(write, batch)
             except Exception as error:
@@ -195,7 +196,7 @@ async def _open(runtime: Runtime) -> AsyncGenerator[Writer]:
     task = asyncio.get_running_loop().create_task(writer.run(), name="writer", context=Context())
     try:
         yield writer
-        if not await writer.flush():
+        if not await writer.flush(limit=CLOSE_SECONDS):
             log.error("the database is away: stopping without having written everything")
     finally:
         task.cancel()

@@ -5,7 +5,7 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -22,7 +22,7 @@ from tools.schema import arguments_of
 
 logger = logging.getLogger(__name__)
 
-Provider = Callable[[Caller, Any], Awaitable[list[Offer]]]
+Provider = Callable[[Caller, Any], Coroutine[Any, Any, list[Offer]]]
 Outcome = Literal["ok", "error", "late", "refused", "unknown", "cached", "cancelled"]
 
 providers: list[Provider] = []

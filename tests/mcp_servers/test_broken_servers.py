@@ -103,8 +103,8 @@ NAMES = [
 async def test_a_server_that_cannot_be_used_is_an_error_that_says_why(
     stage: str, answer: Any, kind: type[ServerError], says: str
 ):
-    limits = {"open": SHORT, "list": SHORT} if answer is hang else {}
-    async with Scripted() as server, using(**limits) as servers:
+    limit = SHORT if answer is hang else 15
+    async with Scripted() as server, using(open=limit, list=limit) as servers:
         server.on[stage] = answer
         with pytest.raises(kind) as raised:
             await names(servers, server.endpoint())

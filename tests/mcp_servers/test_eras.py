@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import pytest
+from aiohttp import web
 from mcp.server.elicitation import AcceptedElicitation
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.resolve import Elicit, Resolve
@@ -390,6 +391,8 @@ class OldTransport:
         if self.refuse and asked.message["method"] == "tools/call":
             return await self.refuse(asked)
         reply = await self.server.usual(asked)
+        assert isinstance(reply, web.Response)
+        assert isinstance(reply.body, bytes)
         await send(self.stream, b"event: message\ndata: " + reply.body + b"\n\n")
         return await body("fine, thanks", "text/plain")(asked)
 

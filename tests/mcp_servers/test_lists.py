@@ -133,7 +133,7 @@ async def test_a_list_that_is_none_is_not_mcp(odd: Any):
 
 async def test_a_server_without_tools_has_none():
     async def no_tools(asked: Asked) -> Any:
-        capabilities = {"prompts": {}}
+        capabilities: dict[str, Any] = {"prompts": {}}
         info = {"name": "x", "version": "1"}
         return asked.json(
             {"protocolVersion": "2025-06-18", "capabilities": capabilities, "serverInfo": info}

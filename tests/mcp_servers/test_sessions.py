@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from mcp_servers.client import BadCredentials, Endpoint
 from mcp_servers.faults import ServerUnreachable
@@ -97,7 +98,14 @@ def lost(code: int, http: int, message: str) -> Any:
     return answer
 
 
+async def nameless(asked: Asked) -> Any:
+    """As server-everything says it: an error without an id."""
+    answer = {"jsonrpc": "2.0", "error": {"code": -32000, "message": "No valid session ID"}}
+    return web.json_response(answer, status=400)
+
+
 GONE = [
+    nameless,
     lost(-32600, 404, "Session not found"),
     lost(-32001, 404, "Session not found"),
     lost(-32000, 400, "Bad Request: No valid session ID provided"),
@@ -106,7 +114,9 @@ GONE = [
 ]
 
 
-@pytest.mark.parametrize("gone", GONE, ids=["404", "404 -32001", "400", "bare 404", "bare 400"])
+@pytest.mark.parametrize(
+    "gone", GONE, ids=["no id", "404", "404 -32001", "400", "bare 404", "bare 400"]
+)
 async def test_a_lost_session_is_begun_anew_once_and_the_call_sent_once(gone: Any):
     async with Scripted() as server, using() as servers:
         endpoint = server.endpoint()
@@ -118,7 +128,9 @@ async def test_a_lost_session_is_begun_anew_once_and_the_call_sent_once(gone: An
         assert servers.pool.kept == 1
 
 
-@pytest.mark.parametrize("gone", GONE, ids=["404", "404 -32001", "400", "bare 404", "bare 400"])
+@pytest.mark.parametrize(
+    "gone", GONE, ids=["no id", "404", "404 -32001", "400", "bare 404", "bare 400"]
+)
 async def test_a_session_that_is_lost_again_is_an_error(gone: Any):
     async with Scripted() as server, using() as servers:
         server.on["tools/call"] = gone

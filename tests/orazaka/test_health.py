@@ -12,7 +12,9 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.http import HttpResponse
 from django.test import RequestFactory
 
+from orazaka import revision
 from orazaka.health import healthz, readyz
+from orazaka.models import Revision
 from orazaka.runtime import RunSync, Runtime
 
 OK = {"database": "ok", "cache": "ok", "migrations": "ok"}
@@ -111,6 +113,17 @@ async def test_a_migration_that_is_missing_is_named(run_sync: RunSync) -> None:
         response = await ready()
     assert response.status_code == 503
     assert body(response)["checks"] == OK | {"migrations": "failing"}
+
+
+@pytest.mark.django_db
+async def test_a_table_whose_changes_nobody_counts_is_named(
+    run_sync: RunSync, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(revision.WATCHED, "new_table", revision.Watch(Revision))
+    async with Runtime(run_sync=run_sync):
+        response = await ready()
+    assert body(response)["checks"] == OK | {"migrations": "failing"}
+    assert "changes of new_table are not counted" in caplog.text
 
 
 class Forgetful(LocMemCache):

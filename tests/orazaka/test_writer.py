@@ -65,6 +65,19 @@ async def test_what_a_cancelled_task_puts_at_the_end_is_written(run_sync: RunSyn
     assert await sync_to_async(names)() == ["record"]
 
 
+async def test_a_database_that_stays_away_does_not_keep_the_process_from_stopping(
+    run_sync: RunSync, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("orazaka.writer.CLOSE_SECONDS", 0.05)
+
+    def away() -> None:
+        raise OperationalError
+
+    async with Runtime(run_sync=run_sync) as runtime:
+        runtime[WRITER].do(away)
+    assert "stopping without having written everything" in caplog.text
+
+
 async def test_flushing_nothing_is_immediate(run_sync: RunSync) -> None:
     async with Runtime(run_sync=run_sync) as runtime:
         assert await runtime[WRITER].flush(limit=0.5)

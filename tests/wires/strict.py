@@ -90,8 +90,6 @@ class StrictProvider:
         self._refusals: Counter[tuple[str, int]] = Counter()
         self._changed = threading.Condition()
 
-    # The server in its thread
-
     def __enter__(self) -> Self:
         listening = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
@@ -128,8 +126,6 @@ class StrictProvider:
     def bodies(self) -> list[Json]:
         """The bodies of the model calls, in order."""
         return [request.body for request in self.requests if request.path in WIRES]
-
-    # The application
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http"

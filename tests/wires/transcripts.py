@@ -128,7 +128,7 @@ def _fold_call(said: list[Json], fragment: Json) -> None:
     """A call stands where its first fragment came."""
     index = fragment["index"]
     calls: list[Json] = [entry[1] for entry in said if entry[0] == "call"]
-    call = next((call for call in calls if call["index"] == index), {})
+    call: Json = next((call for call in calls if call["index"] == index), {})
     if not call:
         said.append(["call", call])
     for name, value in fragment.items():

@@ -11,13 +11,14 @@ The first line on standard output has their ports on loopback, in the same order
 
 import asyncio
 import socket
-import sys
+from argparse import ArgumentParser
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import mcp_types as types
 import uvicorn
+from mcp.server.caching import CacheHint
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -28,6 +29,7 @@ from tests.end_to_end.servers.witness import Witness
 
 KINDS = ("session", "stateless", "modern", "sse", "pages")
 PAGES = {"": "second", "second": "third", "third": None}
+KEEP = {"tools/list": CacheHint(ttl_ms=60_000)}
 STREAMABLE: dict[str, dict[str, bool]] = {
     "session": {},
     "stateless": {"stateless_http": True, "json_response": True},
@@ -44,7 +46,7 @@ class Weather(BaseModel):
 
 def tools(seen: "list[Witness]") -> MCPServer[Any]:
     """The server; `seen[0]` is its witness, once there is one."""
-    server: MCPServer[Any] = MCPServer("official", instructions="Ask it anything.")
+    server: MCPServer[Any] = MCPServer("official", cache_hints=KEEP)
 
     @server.tool()
     def add(a: int, b: int) -> int:
@@ -111,7 +113,9 @@ def pages() -> Server[Any]:
     async def on_call_tool(ctx: Any, params: Any) -> types.CallToolResult:
         return types.CallToolResult(content=[types.TextContent(text=f"{params.name} was called")])
 
-    return Server("pages", on_list_tools=on_list_tools, on_call_tool=on_call_tool)
+    return Server(
+        "pages", on_list_tools=on_list_tools, on_call_tool=on_call_tool, cache_hints=KEEP
+    )
 
 
 def application(kind: str) -> ASGIApp:
@@ -125,9 +129,9 @@ def application(kind: str) -> ASGIApp:
     return seen[0]
 
 
-async def main(kinds: list[str]) -> None:
-    """Serve them all until stopped."""
-    listening = [socket.create_server(("127.0.0.1", 0), backlog=512) for _ in kinds]
+async def main(kinds: list[str], *, port: int = 0) -> None:
+    """Serve them all until stopped, at ports that are free or this one."""
+    listening = [socket.create_server(("127.0.0.1", port), backlog=512) for _ in kinds]
     print(*(sock.getsockname()[1] for sock in listening), flush=True)
     async with asyncio.TaskGroup() as serving:
         for kind, sock in zip(kinds, listening, strict=True):
@@ -144,4 +148,8 @@ def server(kind: str) -> uvicorn.Server:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1:]))
+    parser = ArgumentParser()
+    parser.add_argument("kinds", nargs="+", choices=KINDS)
+    parser.add_argument("--port", type=int, default=0)
+    given = parser.parse_args()
+    asyncio.run(main(given.kinds, port=given.port))
