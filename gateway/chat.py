@@ -79,7 +79,7 @@ class Chat:
         self._drafts, self._decided = Drafts(self._known), 0
         self._message = Message()
         self._finish: Event | None = None
-        self._finished: set[Json] = set()  # of several answers
+        self._finished: set[str] = set()  # the indexes of several answers
         self._whole: Event | None = None
         self._round_usage = None
         self._done = False
@@ -131,7 +131,8 @@ class Chat:
             else:
                 yield event
         elif self._answers > 1:
-            self._finished |= {_index(c) for c in choices if text(c.get("finish_reason"))}
+            ended = [c for c in map(a_dict, choices) if text(c.get("finish_reason"))]
+            self._finished |= {str(choice.get("index")) for choice in ended}
             yield event
         else:
             yield from self._delta(event, a_dict(choices[0]))
@@ -150,12 +151,12 @@ class Chat:
     def _delta(self, event: Event, choice: dict[str, Json]) -> Iterator[Event]:
         """Fold a delta, and show of it what the client may see."""
         # Asked for a stream, some providers answer whole.
-        delta = dict(a_dict(choice.pop("message", None) or choice.get("delta") or {}))
+        delta = a_dict(choice.pop("message", None) or choice.get("delta") or {})
         fragments = a_list(delta.pop("tool_calls", None))
         self._message.add(delta)
         delta.pop("role", None)
         for key in TEXTS:
-            if isinstance(piece := spoken(delta.get(key)), str) and piece:
+            if key in delta and isinstance(piece := spoken(delta[key]), str) and piece:
                 delta[key] = self._separated(key, piece)
         if fragments:
             if visible := self._visible(fragments):
@@ -163,11 +164,11 @@ class Chat:
             else:
                 choice.pop("logprobs", None)  # they would tell our call
         ends = text(choice.get("finish_reason"))
-        choice |= {"index": 0, "delta": delta, "finish_reason": None}
-        seen = any(map(_says, delta.values())) or _says(choice.get("logprobs"))
+        choice["index"], choice["delta"], choice["finish_reason"] = 0, delta, None
+        seen = any(delta.values()) or bool(choice.get("logprobs"))
         if ends and (self._finish is None or ends != "stop"):
             self._finish = {**event, "choices": [_closing(choice, ends, again=seen)]}
-        if seen or (not fragments and not ends and any(map(_says, _extras(choice).values()))):
+        if seen or not (fragments or ends or not any(_extras(choice).values())):
             event["choices"] = [choice]
             yield from self._show(event)
         else:
@@ -213,7 +214,8 @@ class Chat:
                 yield self._made({"role": "assistant"})
             else:
                 choice["delta"] = {"role": "assistant", **choice["delta"]}
-        event, self._carried = {**self._carried, **event}, {}
+        if self._carried:
+            event, self._carried = {**self._carried, **event}, {}
         if self._holds:
             self._held.append(event)
         else:
@@ -338,10 +340,6 @@ class Chat:
 
     def totals(self) -> Usage:
         return usage_of(added(self.usage, self._round_usage))
-
-
-def _says(value: Json) -> bool:
-    return value not in (None, "", [], {})
 
 
 def _extras(event: dict[str, Json]) -> dict[str, Json]:

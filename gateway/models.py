@@ -1,7 +1,8 @@
 """Providers, what turns leave behind, and what a continuation needs."""
 
 import uuid
-from typing import ClassVar
+from datetime import datetime
+from typing import ClassVar, Self
 
 from django.conf import settings
 from django.db import models
@@ -53,6 +54,21 @@ class Provider(models.Model):
         return self.name
 
 
+class TurnRows(models.QuerySet["Turn"]):
+    """Verbs on turns."""
+
+    def of(self, principal: str) -> Self:
+        """A caller's own turns."""
+        return self.filter(principal=principal)
+
+    def prune(self, *, before: datetime, limit: int) -> int:
+        """Delete the oldest that began before then, with their steps. Gives how many."""
+        old = self.filter(started_at__lt=before).order_by("started_at")
+        ids = list(old.values_list("pk", flat=True)[:limit])
+        self.filter(pk__in=ids).delete()
+        return len(ids)
+
+
 class Turn(models.Model):
     """One turn: who asked which model for what, how it ended and what it used (spec 3.7)."""
 
@@ -91,6 +107,8 @@ class Turn(models.Model):
     first_output_ms = models.FloatField(null=True)
     offered = models.JSONField(default=list)  # [{name, source, reason}]
 
+    objects = TurnRows.as_manager()
+
     class Meta:
         indexes: ClassVar = [models.Index(fields=["principal", "-started_at"])]
 
@@ -128,6 +146,17 @@ class TurnStep(models.Model):
         return f"{self.kind} {self.name}: {self.outcome}"
 
 
+class TailRows(models.QuerySet["Tail"]):
+    """Verbs on tails."""
+
+    def prune(self, *, before: datetime, limit: int) -> int:
+        """Delete the oldest that were kept before then. Gives how many."""
+        old = self.filter(created_at__lt=before).order_by("created_at")
+        ids = list(old.values_list("pk", flat=True)[:limit])
+        self.filter(pk__in=ids).delete()
+        return len(ids)
+
+
 class Tail(models.Model):
     """What a turn appended that its client never saw, until the client comes back with the results
     of its own calls (design, decision 9). Found by caller and call id."""
@@ -141,6 +170,8 @@ class Tail(models.Model):
     turn_id = models.UUIDField()
     content = models.JSONField()  # {"messages": […], "after": […]}
     created_at = models.DateTimeField(db_index=True)
+
+    objects = TailRows.as_manager()
 
     class Meta:
         indexes: ClassVar = [models.Index(fields=["principal", "call_id"])]

@@ -25,10 +25,10 @@ def message_of(event: Event) -> str:
     """The provider's own words in an error that it sent, in any of the forms that are about."""
     error = event.get("error")
     inner = error.get("message") if isinstance(error, dict) else error
-    for words in (inner, event.get("message"), event.get("detail")):
-        if words:
-            return words if isinstance(words, str) else orjson.dumps(words).decode()
-    return "the provider reported an error"
+    said = [inner, event.get("message"), event.get("detail")]
+    words = next((one for one in said if one and isinstance(one, str)), "")
+    lists = (orjson.dumps(one).decode() for one in said if one and isinstance(one, list | dict))
+    return words or next(lists, "the provider reported an error")
 
 
 def usage_of(usage: Json) -> Usage:

@@ -28,14 +28,16 @@ async def decode(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[Event]]:
     that came before the bad one. An event that the end of the stream cuts short counts."""
     rest, after_cr = bytearray(), False
     async for chunk in chunks:
-        begun = len(rest)
-        rest += _with_newlines(chunk, after_cr=after_cr) if after_cr or b"\r" in chunk else chunk
-        after_cr = chunk.endswith(b"\r") if chunk else after_cr
-        end = rest.rfind(b"\n\n", max(0, begun - 1))
-        if end >= 0:
-            whole = bytes(rest[:end])
-            del rest[: end + 2]
-            events, bad = _parsed(whole)
+        if chunk and (after_cr or b"\r" in chunk):
+            chunk, after_cr = _with_newlines(chunk, after_cr=after_cr), chunk.endswith(b"\r")
+        if rest or not chunk.endswith(b"\n\n"):  # most reads are whole events
+            begun = len(rest)
+            rest += chunk
+            found = rest.rfind(b"\n\n", max(0, begun - 1))
+            chunk = bytes(rest[: found + 2]) if found >= 0 else b""
+            del rest[: len(chunk)]
+        if chunk:
+            events, bad = _parsed(chunk)
             yield events
             if bad:
                 raise bad
@@ -70,7 +72,7 @@ def _parsed(text: bytes) -> tuple[list[Event], BadStream | None]:
 
 
 def _data(block: bytes) -> bytes:
-    if block.startswith(b"data: ") and b"\n" not in block:
+    if block.startswith(b"data: ") and b"\n" not in block:  # as nearly all are
         return block[6:].strip()
     block = block.removeprefix(BOM)  # a stream may begin with it
     lines = [line[5:].strip() for line in block.split(b"\n") if line.startswith(b"data:")]

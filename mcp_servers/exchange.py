@@ -7,6 +7,7 @@ transport settles the rest.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -20,6 +21,9 @@ from tools.base import Json
 
 NOTICE_LIMIT = 5.0  # seconds for a notification; nobody waits for what it brings
 GOODBYE_LIMIT = 2.0  # seconds for ending a session at the server
+# Bytes at once and a second of what a server sends unasked: more would keep this process busy for
+# as long as its session lives. In legacy SSE the answers come that way too.
+UNASKED, UNASKED_WITH_ANSWERS = (2**20, 2**15), (2**23, 2**18)
 HTTP_STATUS = "orazaka/httpStatus"  # in `data` of a server's own JSON-RPC error
 
 Report = Callable[[dict[str, Json]], Awaitable[None]]
@@ -43,7 +47,7 @@ class Exchange(httpx2.AsyncBaseTransport):
             await self._notice(request, GOODBYE_LIMIT)
             return httpx2.Response(204)
         if request.method != "POST":
-            return await self._inner.handle_async_request(request)
+            return await self._listen(request)
         message = orjson.loads(await request.aread())
         if "id" in message and "method" in message:
             return await self._ask(request, message["id"])
@@ -58,6 +62,13 @@ class Exchange(httpx2.AsyncBaseTransport):
         for task in self._notices:
             task.cancel()
         await asyncio.gather(*self._notices, return_exceptions=True)
+
+    async def _listen(self, request: httpx2.Request) -> httpx2.Response:
+        response = await self._inner.handle_async_request(request)
+        burst, rate = UNASKED_WITH_ANSWERS if self._report else UNASKED
+        if isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = Paced(response.stream, burst=burst, rate=rate)
+        return response
 
     async def _ask(self, request: httpx2.Request, id_: Any) -> httpx2.Response:
         post = self._posts[id_] = _Post(id_)
@@ -98,6 +109,28 @@ class Exchange(httpx2.AsyncBaseTransport):
         await self._notice(request, NOTICE_LIMIT)
         if post := self._posts.get(id_):
             post.end()
+
+
+class Paced(httpx2.AsyncByteStream):
+    """A stream that is read no faster than `rate` bytes a second once `burst` bytes have come."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, *, burst: int, rate: int) -> None:
+        self._stream = stream
+        self._burst = burst
+        self._rate = rate
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left, then = float(self._burst), time.monotonic()
+        async for chunk in self._stream:
+            now = time.monotonic()
+            left = min(self._burst, left + (now - then) * self._rate) - len(chunk)
+            then = now
+            yield chunk
+            if left < 0:
+                await asyncio.sleep(-left / self._rate)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
 class _Post:

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
-import orjson
-
 from mcp_servers.encoding import encoded
 from tools.base import Json, ToolSpec
 from tools.schema import BrokenSchema, Checker
@@ -26,9 +24,7 @@ def output_note(spec: ToolSpec, raw: Mapping[str, Json]) -> str:
     structured = raw.get("structuredContent")
     if structured is None:
         return MISSING
-    text = encoded(structured)
-    value = orjson.loads(text)  # a copy: the check takes nulls out
-    fits = isinstance(value, dict) and not checker.problems(value, length=len(text))
+    fits = checker.fits(structured, length=len(encoded(structured)))
     return "" if fits else MISFIT
 
 

@@ -16,7 +16,7 @@ class OrazakaConfig(AppConfig):
 
     def ready(self) -> None:
         # Checks, parts of the snapshot and resources of the runtime are declared at import.
-        from orazaka import auth, checks, health, revision  # noqa: F401
+        from orazaka import auth, checks, cors, health, minutes, periodic, revision  # noqa: F401
 
         connection_created.connect(revision.listen_to)
         post_migrate.connect(revision.install, sender=self)

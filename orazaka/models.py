@@ -1,4 +1,4 @@
-"""API keys, and the counters that say which configuration changed."""
+"""API keys, the counters that say which configuration changed, and who does periodic work."""
 
 import hashlib
 import secrets
@@ -69,6 +69,10 @@ class ApiKeys(models.QuerySet["ApiKey"]):
         key.full_clean()
         key.save(force_insert=True)
         return key, plain
+
+    def owned_by(self, user: User) -> Self:
+        """A user's keys, revoked and expired ones too, the newest first."""
+        return self.filter(user=user).order_by("-created_at", "-pk")
 
     def usable(self, now: datetime) -> Self:
         """Keys that open something at that time: not revoked, not expired, of an active user."""
@@ -184,6 +188,35 @@ class ApiKeyUse(models.Model):
 
     def __str__(self) -> str:
         return f"use of key #{self.pk}"
+
+
+class Leases(models.QuerySet["Lease"]):
+    """Verbs on leases."""
+
+    def take(self, name: str, *, holder: str, now: datetime, until: datetime) -> bool:
+        """Become or stay the holder of work that is due. Gives whether that went."""
+        self.get_or_create(name=name, defaults={"due_at": now, "until": now})
+        free = models.Q(until__lte=now) | models.Q(holder=holder)
+        mine = self.filter(free, name=name, due_at__lte=now).update(holder=holder, until=until)
+        return bool(mine)
+
+    def give_back(self, name: str, *, holder: str, now: datetime, due_at: datetime) -> None:
+        """The work is done until then; nothing if someone else has taken over."""
+        self.filter(name=name, holder=holder).update(holder="", until=now, due_at=due_at)
+
+
+class Lease(models.Model):
+    """Who does a periodic piece of work, and until when nobody else may (`periodic.py`)."""
+
+    name = models.CharField(max_length=64, primary_key=True)
+    holder = models.CharField(max_length=64, blank=True)
+    until = models.DateTimeField()
+    due_at = models.DateTimeField()
+
+    objects = Leases.as_manager()
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class Revision(models.Model):

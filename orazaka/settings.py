@@ -42,6 +42,8 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",  # Swagger's files, so that nothing is loaded from elsewhere
     "orazaka",
     "tools",
     "mcp_servers",
@@ -52,6 +54,7 @@ MIDDLEWARE = [
     "orazaka.requestid.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "orazaka.cors.CorsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -89,6 +92,8 @@ SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = HTTPS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 CSRF_TRUSTED_ORIGINS = [ORAZAKA_PUBLIC_URL]
+# Web pages elsewhere whose scripts may call /v1 and /api, with keys only; "*" is any page.
+ORAZAKA_CORS_ORIGINS = env.list("ORAZAKA_CORS_ORIGINS", default=[])
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "orazaka.auth.KeyAuthentication",
@@ -96,7 +101,27 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["orazaka.jsonbody.JSONParser"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "orazaka.jsonbody.OneForm",
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_THROTTLE_CLASSES": ["orazaka.ratelimit.KeyThrottle"],
+    "EXCEPTION_HANDLER": "orazaka.api.exception_handler",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Orazaka",
+    "DESCRIPTION": "Tools for any LLM client. Every answer has an `X-Request-ID`: the one that was "
+    "sent, or a fresh one; errors and logs repeat it.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.1",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "SWAGGER_UI_SETTINGS": {"deepLinking": True, "validatorUrl": None},  # no call to swagger.io
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "orazaka.openapi.with_problems",
+        "gateway.reference.with_v1",
+    ],
 }
 
 # --- Where state lives ----------------------------------------------------------------------------
@@ -157,6 +182,8 @@ ORAZAKA_MCP_LIST_TTL_SECONDS = env.float("ORAZAKA_MCP_LIST_TTL_SECONDS", default
 # --- What is recorded -----------------------------------------------------------------------------
 # Argument values and results in turn records; names alone by default, since values are private.
 ORAZAKA_RECORD_PAYLOADS = flag("ORAZAKA_RECORD_PAYLOADS", default=False)
+# Days that turn records are kept; 0: for ever.
+ORAZAKA_TURN_RETENTION_DAYS = env.int("ORAZAKA_TURN_RETENTION_DAYS", default=30)
 ORAZAKA_LOG_LEVEL = env.str("ORAZAKA_LOG_LEVEL", default="INFO").upper()
 LOGGING_CONFIG = "orazaka.logs.configure"
 LOGGING = {"level": ORAZAKA_LOG_LEVEL}

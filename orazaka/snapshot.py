@@ -42,6 +42,7 @@ DEAD_PEER = {
 # A write is noticed a moment before it is committed: SQLite commits an INSERT … RETURNING when its
 # rows are fetched. So long after it, every look counts as too early and is repeated.
 SETTLE_SECONDS = 0.05
+UNHURRIED_SECONDS = 0.1  # before a rebuild that no request waits for: many changes come together
 PATIENCE_SECONDS = 2.0  # how long a request waits for a rebuild before it takes the old snapshot
 
 
@@ -101,23 +102,29 @@ class SnapshotKeeper:
         self._seen: object = None  # the last mark that a whole rebuild is known to hold
         self._started = self._ended = 0
         self._turn = asyncio.Condition()
-        self._wake = asyncio.Event()
+        self._wake, self._waited_for = asyncio.Event(), asyncio.Event()
         self._failing: frozenset[str] = frozenset()
         self._patient = True
         self.listening = False
+
+    @property
+    def current(self) -> bool:
+        """Whether `latest` is known to hold every change of this process."""
+        return self._seen is self._asked
 
     async def fresh(self) -> Snapshot:
         """The snapshot; it holds every change that this process committed before the call.
 
         Gives the last one when a rebuild fails or takes longer than PATIENCE_SECONDS.
         """
-        if self._seen is not self._asked and self._patient:
+        if not self.current and self._patient:
             await self._next()
         return self.latest
 
     def mark(self) -> None:
         """Something may have changed: look before the next request. From any thread."""
-        self._asked, self._asked_at = object(), time.monotonic()
+        self._asked_at = time.monotonic()
+        self._asked = object()
         with suppress(RuntimeError):  # the loop is gone, and so are its requests
             self._loop.call_soon_threadsafe(self._wake.set)
 
@@ -125,6 +132,7 @@ class SnapshotKeeper:
         """Wait for a rebuild that begins after this call."""
         due = self._started + 1
         self._wake.set()
+        self._waited_for.set()
         try:
             async with asyncio.timeout(PATIENCE_SECONDS), self._turn:
                 await self._turn.wait_for(lambda: self._ended >= due)
@@ -138,6 +146,7 @@ class SnapshotKeeper:
             self._started += 1
             asked, settled = self._asked, time.monotonic() - self._asked_at > SETTLE_SECONDS
             self._wake.clear()
+            self._waited_for.clear()
             if await self._rebuild() and settled:
                 self._seen = asked
             self._patient = not self._failing
@@ -146,9 +155,10 @@ class SnapshotKeeper:
                 self._turn.notify_all()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), self._interval())
+                await asyncio.wait_for(self._waited_for.wait(), UNHURRIED_SECONDS)
 
     def _interval(self) -> float:
-        if self._seen is not self._asked and not self._failing:
+        if not self.current and not self._failing:
             return SETTLE_SECONDS
         return SAFETY_POLL_SECONDS if self.listening and not self._failing else POLL_SECONDS
 
@@ -187,6 +197,7 @@ class SnapshotKeeper:
 
 async def listen(keeper: SnapshotKeeper) -> None:
     """Mark the snapshot when PostgreSQL notifies; connect again when it is lost."""
+    lost: Exception | None = None
     while True:
         try:
             async with aclosing(_notifications()) as notifications:
@@ -194,10 +205,11 @@ async def listen(keeper: SnapshotKeeper) -> None:
                     keeper.listening = True
                     keeper.mark()
         except (psycopg.Error, OSError) as error:
-            if keeper.listening:
-                log.warning("no notifications of changes; polling until they come: %s", error)
-        keeper.listening = False
-        keeper.mark()  # from here on it polls
+            lost = error
+        if keeper.listening:
+            log.warning("no notifications of changes; polling until they come: %s", lost)
+            keeper.listening = False
+            keeper.mark()  # from here on it polls
         await asyncio.sleep(LISTEN_AGAIN_SECONDS)
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import factory
+import factory.declarations
 from django.contrib.auth.models import Group, User
 from factory.django import DjangoModelFactory
 
@@ -13,14 +13,14 @@ class UserFactory(DjangoModelFactory[User]):
     class Meta:
         model = User
 
-    username = factory.Sequence(lambda n: f"user{n}")
+    username = factory.declarations.Sequence(lambda n: f"user{n}")
 
 
 class GroupFactory(DjangoModelFactory[Group]):
     class Meta:
         model = Group
 
-    name = factory.Sequence(lambda n: f"group{n}")
+    name = factory.declarations.Sequence(lambda n: f"group{n}")
 
 
 def issue(user: User | None = None, **fields: Any) -> tuple[ApiKey, str]:

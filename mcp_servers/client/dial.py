@@ -23,6 +23,7 @@ from mcp_servers.client.verbatim import Verbatim
 from mcp_servers.endpoint import Endpoint
 from mcp_servers.exchange import Exchange
 from mcp_servers.faults import Blocked, Fault, Late, NotProtocol, Refusal
+from mcp_servers.shallow import ShallowLists
 from orazaka.outbound import Outbound
 from orazaka.sdk_client import RpcAnswers
 from orazaka.sdk_transport import Transport
@@ -150,7 +151,7 @@ class Connector:
     def _client(self, endpoint: Endpoint, **exchange: Any) -> httpx2.AsyncClient:
         transport = Transport(self._outbound.guarded, read_timeout=SILENCE, max_body=ANSWER_MAX)
         return httpx2.AsyncClient(
-            transport=Exchange(RpcAnswers(transport), **exchange),
+            transport=Exchange(RpcAnswers(ShallowLists(transport)), **exchange),
             headers={"user-agent": "orazaka", **endpoint.request_headers()},
             trust_env=False,
         )

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,10 @@ class Mcp:
     def inline(self, name: str = "", **more: Any) -> dict[str, Any]:
         """An entry of `mcp_servers`."""
         return {"name": name or self.kind, "url": self.url, **more}
+
+    def fresh(self, **more: Any) -> dict[str, Any]:
+        """The same, under a URL of which the gateway keeps nothing yet."""
+        return self.inline(**more) | {"url": f"{self.url}?{uuid.uuid4().hex}"}
 
     @property
     def seen(self) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -72,7 +72,6 @@ class Deployment:
     database: Database
     folder: Path
     key: str = ""
-    servers: list["Server"] = field(default_factory=list)
 
     def manage(self, *arguments: str) -> str:
         """What a management command says."""
@@ -83,12 +82,13 @@ class Deployment:
         return str(json.loads(self.manage("createkey", username, "--create", "--json"))["key"])
 
     @contextmanager
-    def serve(self, *options: str) -> Iterator["Server"]:
+    def serve(self, **env: str) -> Iterator["Server"]:
         """Run a server, ready when the block begins, and stop it in order at its end."""
         port = free_port()
         command = [sys.executable, "-m", "uvicorn", "orazaka.asgi:application"]
         log = self.folder / f"server-{port}.log"
-        with child([*command, "--port", str(port), *options], log=log, env=self.env) as process:
+        command += ["--port", str(port)]
+        with child(command, log=log, env={**self.env, **env}) as process:
             server = Server(f"http://127.0.0.1:{port}", process, self)
             until(lambda: server.ready or process.process.poll() is not None, 60)
             assert process.process.poll() is None, process.said
@@ -97,9 +97,7 @@ class Deployment:
 
     def turn(self, request_id: str) -> dict[str, Any]:
         """The record of a turn and its `steps`, once it is written."""
-        found = until(lambda: self._turn(request_id))
-        assert isinstance(found, dict)
-        return found
+        return until(lambda: self._turn(request_id)) or {}
 
     def _turn(self, request_id: str) -> dict[str, Any] | None:
         turns = self.database.rows("SELECT * FROM gateway_turn WHERE request_id = ?", request_id)

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,13 +138,16 @@ def clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in ours}
 
 
-def until(holds: object, seconds: float = 5.0) -> object:
-    """Wait until this function gives something true, which is returned: for states of other
-    processes that give no sign. Raises Stuck."""
-    assert callable(holds)
+def until[T](
+    holds: Callable[[], T], seconds: float = 5.0, *, shown: Callable[[], object] | None = None
+) -> T:
+    """Wait until this gives something true, which is returned: for what gives no sign of itself.
+
+    Raises Stuck, with what is to be `shown` then.
+    """
     end = time.monotonic() + seconds
     while not (value := holds()):
         if time.monotonic() > end:
-            raise Stuck(f"did not come about within {seconds:g} s")
+            raise Stuck(f"not within {seconds:g} s: {shown() if shown else holds}")
         time.sleep(0.01)
     return value

@@ -39,16 +39,18 @@ def test_each_server_is_spoken_to_in_its_own_way(
 
 @pytest.mark.parametrize("kind", ["session", "stateless", "modern", "sse"])
 def test_a_kept_list_and_session_cost_one_request_a_call(ask, provider, mcp, kind):
-    ask(SUM, mcp_servers=[mcp[kind].inline()])
+    fresh = mcp[kind].fresh()
+    ask(SUM, mcp_servers=[fresh])
     before = len(mcp[kind].seen)
-    ask(SUM, mcp_servers=[mcp[kind].inline()])
+    ask(SUM, mcp_servers=[fresh])
     assert [request.get("rpc") for request in mcp[kind].seen[before:]] == ["tools/call"]
 
 
 def test_a_list_is_read_to_its_last_page_once(ask, provider, mcp):
+    before, fresh = len(mcp["pages"].seen), mcp["pages"].fresh(allowed_tools=["tool_43"])
     for _ in range(2):
-        ask("SAY Hello.", mcp_servers=[mcp["pages"].inline(allowed_tools=["tool_43"])])
-    asked = [request.get("rpc") for request in mcp["pages"].seen]
+        ask("SAY Hello.", mcp_servers=[fresh])
+    asked = [request.get("rpc") for request in mcp["pages"].seen[before:]]
     assert asked.count("tools/list") == 3
     [tool] = provider.bodies[-1]["tools"]
     assert tool["function"]["name"] == "tool_43"

@@ -42,14 +42,14 @@ def survives(body, rounds, *, owned, **more):
     assert turn.wire.totals().prompt >= 0
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(EVENTS, max_size=4), st.booleans(), st.sampled_from([[], ["lookup"]]))
 def test_any_json_as_events_of_a_stream(events, done, owned):
     body = {"stream": True, "stream_options": {"include_usage": True}}
     survives(body, [[*events, DONE] if done else events], owned=owned)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(EVENTS, st.sampled_from([[], ["lookup"]]))
 def test_any_json_as_a_plain_answer(event, owned):
     survives({}, [[event]], owned=owned)
@@ -84,17 +84,19 @@ ROUND = stream(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data(), JSON, st.sampled_from([[], ["lookup"]]), st.sampled_from([1, 2]))
 def test_a_right_stream_with_one_wrong_value(data, value, owned, n):
     at = data.draw(st.integers(0, len(ROUND) - 2))
     path = data.draw(st.sampled_from([path for path in places(ROUND[at]) if path]))
-    events = [replaced(e, path, value) if i == at else copy.deepcopy(e) for i, e in enumerate(ROUND)]
+    events = [
+        replaced(e, path, value) if i == at else copy.deepcopy(e) for i, e in enumerate(ROUND)
+    ]
     last = stream({"content": "42."}, usage=USAGE)
     survives({"stream": True, "n": 1 if owned else n}, [events, last], owned=owned)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data(), JSON, st.sampled_from([[], ["lookup"]]))
 def test_a_right_answer_with_one_wrong_value(data, value, owned):
     (answer,) = whole("Hm.", call("call_1", "lookup"), call("call_2", "look"), usage=USAGE)
@@ -148,7 +150,9 @@ async def test_a_plain_answer_of_the_wrong_form_is_the_provider_s_error(event):
     assert isinstance((await play({}, [[event]])).error, UpstreamError)
 
 
-@pytest.mark.parametrize("rounds", [[], [DONE], [{"choices": []}, DONE], [chunk(usage=USAGE), DONE]])
+@pytest.mark.parametrize(
+    "rounds", [[], [DONE], [{"choices": []}, DONE], [chunk(usage=USAGE), DONE]]
+)
 async def test_a_stream_that_says_nothing_is_an_error_and_not_an_empty_answer(rounds):
     turn = await play({"stream": True}, [rounds])
     assert isinstance(turn.error, UpstreamError)
@@ -165,7 +169,10 @@ ODD = {
     "a text": "many",
     "a list": [1],
     "texts for numbers": {"prompt_tokens": "5", "completion_tokens": None},
-    "truths for numbers": {"prompt_tokens": True, "prompt_tokens_details": {"cached_tokens": False}},
+    "truths for numbers": {
+        "prompt_tokens": True,
+        "prompt_tokens_details": {"cached_tokens": False},
+    },
     "details that are a list": {"prompt_tokens": 5, "prompt_tokens_details": [1, 2]},
     "huge numbers": {"prompt_tokens": 2**64 - 1, "total_tokens": 2**64 - 1, "x": -(2**63)},
     "fractions": {"prompt_tokens": 2.5, "completion_tokens": 1e300},

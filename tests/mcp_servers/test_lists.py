@@ -1,9 +1,11 @@
 """Tool lists: read to the end, what is left out, and how long they are kept."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from mcp_servers.client import Endpoint, Listing
 from mcp_servers.faults import NotMCP
@@ -121,6 +123,30 @@ async def test_a_tool_comes_as_its_server_describes_it():
         assert (spec.name, spec.description, spec.title) == ("find", "The find.", "Shop search")
         assert (spec.schema, spec.output_schema, spec.annotations) == (schema, output, annotations)
         assert spec.read_only
+
+
+def abyss(levels: int) -> bytes:
+    """A list of three tools, the second with a schema of so many levels, as text."""
+    good, fine = (json.dumps(tool(name)).encode() for name in ("good", "fine"))
+    deep = b'{"properties":{"a":' * (levels // 2) + b"{}" + b"}}" * (levels // 2)
+    bad = b'{"name":"bad","inputSchema":' + deep + b"}"
+    return b'{"tools":[' + b",".join([good, bad, fine]) + b"]}"
+
+
+@pytest.mark.parametrize("levels", [66, 120, 200, 600, 3000, 100_000])
+@pytest.mark.parametrize("streamed", [False, True], ids=["JSON", "SSE"])
+async def test_however_deep_a_schema_is_only_its_tool_is_left_out(levels: int, streamed: bool):
+    async def answer(asked: Asked) -> Any:
+        text = b'{"jsonrpc":"2.0","id":%d,"result":%s}' % (asked.id, abyss(levels))
+        if streamed:
+            return await asked.stream(b"event: message\ndata: " + text + b"\n\n")
+        return web.Response(body=text, content_type="application/json")
+
+    async with Scripted() as server, using() as servers:
+        server.on["tools/list"] = answer
+        kept, asked = await ServerSource(server.endpoint(), servers).ask()
+        assert [spec.name for spec in kept.specs] == ["good", "fine"]
+        assert asked.notes[0].startswith("bad: left out")
 
 
 @pytest.mark.parametrize("odd", [{}, {"tools": None}, {"tools": {"a": 1}}, {"tool": []}], ids=str)

@@ -3,6 +3,7 @@
 {"new": null}             -> [key's id, plain key]     makes a Scene
 {"change": [id, name]}    -> null                      changes it
 {"ask": "ozk_…"}          -> [permissions] or null     what the snapshot says of a key
+{"hurry": 150}            -> 0                         makes keys, uses each at once; refusals
 {"deaf": null}            -> null                      cuts the connection that is notified
 """
 
@@ -18,7 +19,8 @@ django.setup()
 from django.db import connection  # noqa: E402
 
 from orazaka.auth import Unauthenticated, authenticate  # noqa: E402
-from orazaka.runtime import Runtime  # noqa: E402
+from orazaka.runtime import Runtime, current  # noqa: E402
+from tests.factories import UserFactory, issue  # noqa: E402
 from tests.orazaka.changes import GRANTING, STOPPING, Scene  # noqa: E402
 
 SCENES: dict[int, Scene] = {}
@@ -50,11 +52,21 @@ async def ask(key: str) -> list[str] | None:
     return sorted(caller.permissions)
 
 
+async def hurry(times: int) -> int:
+    user, refused = await current().db(UserFactory.create), 0
+    for _ in range(times):
+        _, plain = await current().db(issue, user)
+        refused += await ask(plain) is None
+    return refused
+
+
 async def main() -> None:
     async with Runtime() as runtime:
         while line := await asyncio.to_thread(sys.stdin.readline):
             [(verb, what)] = json.loads(line).items()
-            answer = await ask(what) if verb == "ask" else await runtime.db(globals()[verb], what)
+            work = globals()[verb]
+            asynchronous = verb in ("ask", "hurry")
+            answer = await (work(what) if asynchronous else runtime.db(work, what))
             print(json.dumps(answer), flush=True)
 
 

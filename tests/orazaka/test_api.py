@@ -22,7 +22,7 @@ class Item(serializers.Serializer[Any]):
 
 class Order(serializers.Serializer[Any]):
     note = serializers.CharField()
-    items = Item(many=True)  # type: ignore[assignment]
+    items = Item(many=True)
 
     def validate(self, attrs: Any) -> Any:
         raise serializers.ValidationError("never good")

@@ -147,7 +147,7 @@ def signed_in(user: User, *, method: str = "GET", token: bool = False) -> HttpRe
     csrf = get_token(before)
     request = RequestFactory().generic(method, "/v1/models", b"{}", content_type="application/json")
     request.COOKIES = {
-        django_settings.SESSION_COOKIE_NAME: before.session.session_key,
+        django_settings.SESSION_COOKIE_NAME: str(before.session.session_key),
         django_settings.CSRF_COOKIE_NAME: before.META["CSRF_COOKIE"],
     }
     if token:

@@ -4,12 +4,13 @@ import json
 import re
 from datetime import UTC, datetime, timedelta
 from io import StringIO
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
-from django.db import IntegrityError
+from django.db import IntegrityError, connection
 from django.utils import timezone
 
 from orazaka.keys import load_keys, permissions_of
@@ -21,7 +22,7 @@ NOW = timezone.now()
 LATER, EARLIER = NOW + timedelta(days=1), NOW - timedelta(days=1)
 
 
-def run(*args: str, **options: object) -> str:
+def run(*args: str, **options: Any) -> str:
     out = StringIO()
     call_command(*args, stdout=out, **options)
     return out.getvalue().strip()
@@ -61,7 +62,7 @@ def test_neither_key_nor_digest_shows_in_text() -> None:
         {"name": "x" * 101},
     ],
 )
-def test_a_key_that_makes_no_sense_is_refused(fields: dict[str, object]) -> None:
+def test_a_key_that_makes_no_sense_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         issue(**fields)
     assert not ApiKey.objects.exists()
@@ -121,6 +122,11 @@ def test_the_use_of_a_key_that_is_gone_is_no_error() -> None:
     assert not ApiKeyUse.objects.exists()
 
 
+def test_a_use_that_is_written_while_its_key_goes_does_not_get_in_the_way() -> None:
+    ApiKeyUse.objects.create(key_id=4711, last_used_at=NOW)
+    connection.check_constraints()
+
+
 # --- What a key is worth --------------------------------------------------------------------------
 def test_permissions_are_those_that_django_gives() -> None:
     some = list(Permission.objects.order_by("pk")[:4])
@@ -157,8 +163,9 @@ def test_a_key_makes_a_caller_with_its_limits() -> None:
     assert loaded.expires == LATER.timestamp()
     assert caller.principal == f"user:{user.pk}"
     assert (caller.user_id, caller.username, caller.is_staff) == (user.pk, user.username, True)
-    assert (caller.key_id, caller.scopes) == (key.pk, {"rest"})
-    assert (caller.models, caller.rate) == ({"demo:*"}, 7)
+    assert (caller.key_id, caller.rate) == (key.pk, 7)
+    assert caller.scopes == {"rest"}
+    assert caller.models == frozenset({"demo:*"})
 
 
 # --- Commands -------------------------------------------------------------------------------------

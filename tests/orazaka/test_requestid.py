@@ -50,7 +50,7 @@ def test_a_sync_view_knows_the_id_and_the_answer_carries_it() -> None:
 async def test_an_async_view_knows_the_id_and_the_answer_carries_it() -> None:
     middleware = RequestIdMiddleware(answer_later)
     assert iscoroutinefunction(middleware)
-    response = await middleware(request())  # type: ignore[misc]
+    response = await middleware(request())
     assert isinstance(response, HttpResponse)
     assert (response.content, response["X-Request-ID"]) == (b"mine", "mine")
 

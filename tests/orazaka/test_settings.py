@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from environ import ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured
 
 from orazaka.settings import BASE_DIR, flag
 
@@ -25,7 +25,7 @@ def variables_read() -> dict[str, ast.expr | None]:
             name, ast.Constant
         ):
             defaults = [word.value for word in node.keywords if word.arg == "default"]
-            found[name.value] = defaults[0] if defaults else None
+            found[str(name.value)] = defaults[0] if defaults else None
     return found
 
 

@@ -28,6 +28,7 @@ from tests.factories import UserFactory, issue
 from tests.orazaka.changes import GRANTING, STOPPING, Scene
 
 NOTICED_SECONDS = 1.0
+POSTGRESQL = connection.vendor == "postgresql"
 
 
 # --- In the process that changes ------------------------------------------------------------------
@@ -139,7 +140,7 @@ def test_installing_counts_every_table_as_changed() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer at a time")
+@pytest.mark.skipif(not POSTGRESQL, reason="SQLite has one writer at a time")
 def test_two_transactions_that_change_one_table_do_not_wait_for_each_other() -> None:
     issue()  # in the test's transaction, which is open
     with psycopg.connect(**connection.get_connection_params()) as other:
@@ -284,13 +285,15 @@ async def test_a_snapshot_in_hand_does_not_change(run_sync: RunSync) -> None:
 
 
 @pytest.mark.django_db
-async def test_a_current_snapshot_is_read_without_waiting_and_without_queries(
-    run_sync: RunSync, django_assert_num_queries
+async def test_a_current_snapshot_is_read_without_waiting(
+    run_sync: RunSync,
 ) -> None:
     async with Runtime(run_sync=run_sync) as runtime:
-        await runtime[SNAPSHOT].fresh()
-        with pytest.raises(StopIteration):
-            runtime[SNAPSHOT].fresh().send(None)
+        keeper = runtime[SNAPSHOT]
+        await until(lambda: keeper.current and (keeper.listening or not POSTGRESQL))
+        with pytest.raises(StopIteration) as stopped:
+            keeper.fresh().send(None)
+        assert stopped.value.value is keeper.latest
 
 
 # --- In other processes ---------------------------------------------------------------------------
@@ -377,6 +380,10 @@ def test_a_key_stops_within_a_second_in_another_process(peers: tuple[Peer, Peer]
         other.says(plain, None, name)
 
 
+def test_a_key_can_be_used_the_moment_that_it_is_made(peers: tuple[Peer, Peer]) -> None:
+    assert peers[0].tell("hurry", 150) == 0
+
+
 def test_a_permission_holds_within_a_second_in_another_process(peers: tuple[Peer, Peer]) -> None:
     one, other = peers
     keys = {name: one.tell("new") for name in GRANTING}
@@ -389,7 +396,7 @@ def test_a_permission_holds_within_a_second_in_another_process(peers: tuple[Peer
         other.says(plain, one.tell("ask", plain), name)
 
 
-@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite is polled")
+@pytest.mark.skipif(not POSTGRESQL, reason="SQLite is polled")
 def test_a_change_is_seen_within_a_second_after_notifications_broke(
     peers: tuple[Peer, Peer],
 ) -> None:

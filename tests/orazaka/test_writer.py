@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -131,7 +132,7 @@ async def test_a_full_queue_drops_the_oldest_and_says_so_once(
     writer = Writer(database)  # type: ignore[arg-type]
     numbers = range(QUEUE_LENGTH + 3)
     for n in numbers:
-        writer.do(lambda n=n: n)
+        writer.do(partial(int, n))
     assert writer.dropped == 3
     task = asyncio.ensure_future(writer.run())
     assert await writer.flush(limit=10)

@@ -1,6 +1,7 @@
 """What an MCP server of the tests has seen, for those who ask it over HTTP.
 
 `GET /seen` gives it at once; `GET /until?counter=cancelled&count=2` when a counter is that high.
+The counter `left` is of clients that did not wait for the answer to a request.
 """
 
 import asyncio
@@ -67,19 +68,33 @@ class Witness:
         if self._era == "sessions" and headers.get(b"mcp-protocol-version", b"") > HANDSHAKE:
             scope = {**scope, "headers": [h for h in scope["headers"] if h[0] not in _NEW]}
 
-        async def receiving() -> Message:
-            message = await receive()
-            if message.get("body") and not message.get("more_body"):
-                request["rpc"] = json.loads(message["body"]).get("method")
-            return message
+        given: asyncio.Queue[Message] = asyncio.Queue()
+
+        async def pump() -> None:
+            """Read ahead of the application: not every one looks if its client is still there."""
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    self.count("left" if "ended" not in request else "ended")
+                elif message.get("body") and not message.get("more_body"):
+                    request["rpc"] = json.loads(message["body"]).get("method")
+                await given.put(message)
+                if message["type"] == "http.disconnect":
+                    return
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 request["status"] = message["status"]
                 request["kind"] = dict(message["headers"]).get(b"content-type", b"").decode()
+            elif not message.get("more_body"):
+                request["ended"] = True
             await send(message)
 
-        await self._app(scope, receiving, sending)
+        pumping = asyncio.create_task(pump())
+        try:
+            await self._app(scope, given.get, sending)
+        finally:
+            pumping.cancel()
 
 
 _NEW = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")

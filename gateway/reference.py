@@ -1,0 +1,2 @@
+"""stub"""
+def with_v1(result, **_): return result

@@ -1,0 +1,69 @@
+"""Errors that no view answers, in the form of the face that was asked: problem details below
+`/api`, a plain page elsewhere. `/v1` has its own chain (`orazaka.shortchain`)."""
+
+from django.core.exceptions import DisallowedHost, RequestDataTooBig
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.views import defaults
+from django.views.decorators.csrf import csrf_exempt
+
+from orazaka.api import Fault, problem_response
+from orazaka.errors import OrazakaError
+from orazaka.jsonbody import BodyTooLarge
+
+API = "/api/"
+
+
+def is_api(request: HttpRequest) -> bool:
+    """Whether the answer is for a program."""
+    return request.path.startswith(API)
+
+
+@csrf_exempt  # whatever the method: there is nothing here to protect
+def nothing(request: HttpRequest) -> HttpResponse:
+    """The view of every path below `/api` that has no other."""
+    return problem_response(
+        OrazakaError("there is nothing at this path", status=404, code="not_found")
+    )
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
+    """Django's handler400; a body over the limit is a 413."""
+    if is_api(request):
+        return problem_response(_refusal(exception))
+    response = defaults.bad_request(request, exception)
+    if isinstance(exception, RequestDataTooBig):
+        response.status_code = BodyTooLarge.status
+        response.content = _page("Content Too Large")
+    return response
+
+
+def _refusal(exception: Exception) -> OrazakaError:
+    if isinstance(exception, RequestDataTooBig):
+        return BodyTooLarge()
+    if isinstance(exception, DisallowedHost):
+        # The exception's own words repeat the header.
+        words = "this deployment does not answer to the name in the Host header (ALLOWED_HOSTS)"
+        return OrazakaError(words, status=400, code="disallowed_host")
+    return OrazakaError("the request can't be read", status=400, code="bad_request")
+
+
+def _page(title: str) -> bytes:
+    page = defaults.ERROR_PAGE_TEMPLATE % {"title": title, "details": ""}
+    return page.encode()
+
+
+def forbidden(request: HttpRequest, exception: Exception) -> HttpResponseBase:
+    """Django's handler403."""
+    if is_api(request):
+        return problem_response(OrazakaError("this is not allowed", status=403, code="forbidden"))
+    return defaults.permission_denied(request, exception)
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponseBase:
+    """Django's handler404."""
+    return nothing(request) if is_api(request) else defaults.page_not_found(request, exception)
+
+
+def failed(request: HttpRequest) -> HttpResponseBase:
+    """Django's handler500."""
+    return problem_response(Fault()) if is_api(request) else defaults.server_error(request)

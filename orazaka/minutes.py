@@ -1,0 +1,172 @@
+"""How many requests a key made in its minute: in Redis for all workers, or in this process.
+
+A minute begins with its first request and ends 60 s later. While Redis is away each process counts
+for itself.
+"""
+
+import asyncio
+import logging
+import math
+import re
+import threading
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import cache
+from typing import Any
+
+import redis
+import redis.asyncio
+from django.conf import settings
+from django.core.cache import caches
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from orazaka.runtime import Resource, Runtime, current
+
+log = logging.getLogger(__name__)
+MINUTE = 60
+PATIENCE_SECONDS = 0.5  # how long a request waits for Redis
+AWAY_SECONDS = 5.0  # how long a Redis that failed is not asked
+MOST_KEPT = 10_000  # keys counted in this process; over it those whose minute is over go
+
+type Used = tuple[int, float]  # the requests of the minute, and the seconds left of it
+
+
+async def count(key_id: int | None) -> Used:
+    """Count a request, on the loop."""
+    name = _name(key_id)
+    return await _shared(name) or OWN.add(name)
+
+
+def count_blocking(key_id: int | None) -> Used:
+    """Count a request, in a thread."""
+    name = _name(key_id)
+    return _shared_blocking(name) or OWN.add(name)
+
+
+def _name(key_id: int | None) -> str:
+    return caches["default"].make_key(f"requests-of-key-{key_id}")
+
+
+# --- In this process ------------------------------------------------------------------------------
+class Minutes:
+    """Counts of this process, from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._used: dict[str, tuple[int, float]] = {}  # the count, and when its minute ends
+
+    def add(self, name: str) -> Used:
+        """Count one."""
+        now = time.monotonic()
+        with self._lock:
+            count, end = self._used.get(name, (0, now))
+            if end <= now:
+                self._forget(now)
+                count, end = 0, now + MINUTE
+            self._used[name] = count + 1, end
+        return count + 1, end - now
+
+    def _forget(self, now: float) -> None:
+        if len(self._used) >= MOST_KEPT:
+            self._used = {name: used for name, used in self._used.items() if used[1] > now}
+
+
+OWN = Minutes()
+
+
+# --- In Redis -------------------------------------------------------------------------------------
+class Away:
+    """Whether Redis failed a moment ago; said in the log once."""
+
+    def __init__(self) -> None:
+        self.until = -math.inf
+        self._said = False
+
+    def __bool__(self) -> bool:
+        return time.monotonic() < self.until
+
+    def failed(self, error: Exception) -> None:
+        self.until = time.monotonic() + AWAY_SECONDS
+        if not self._said:
+            words = "the cache does not answer (%s): each process counts requests for itself"
+            log.warning(words, type(error).__name__)
+            self._said = True
+
+    def answered(self) -> None:
+        if self._said:
+            log.info("the cache answers again: all processes count requests together")
+            self._said = False
+
+
+AWAY = Away()
+FAILURES = (redis.RedisError, OSError, TimeoutError)
+
+
+def _location() -> str:
+    """The Redis that is written to, as Django's backend finds it; "" when the cache is no Redis."""
+    config = settings.CACHES["default"]
+    if "redis" not in config["BACKEND"].lower():
+        return ""
+    servers = config["LOCATION"]
+    return str(re.split("[;,]", servers)[0] if isinstance(servers, str) else servers[0])
+
+
+def _options(retry: Any) -> dict[str, Any]:
+    """One more attempt, for a connection that Redis closed meanwhile."""
+    wait = {"socket_timeout": PATIENCE_SECONDS, "socket_connect_timeout": PATIENCE_SECONDS}
+    return {**wait, "retry": retry(NoBackoff(), 1)}
+
+
+def _counting(pipeline: Any, name: str) -> Any:
+    """The commands, one transaction: begin a minute if there is none, count, see what is left."""
+    return pipeline.set(name, 0, ex=MINUTE, nx=True).incr(name).pttl(name)
+
+
+@asynccontextmanager
+async def _open(_: Runtime) -> AsyncGenerator[redis.asyncio.Redis | None]:
+    if not (location := _location()):
+        yield None
+        return
+    client = redis.asyncio.Redis.from_url(location, **_options(redis.asyncio.retry.Retry))
+    try:
+        yield client
+    finally:
+        await client.aclose()
+
+
+CLIENT: Resource[redis.asyncio.Redis | None] = Resource(_open)
+
+
+async def _shared(name: str) -> Used | None:
+    """Count in Redis; None when that does not go."""
+    client = current()[CLIENT]
+    if client is None or AWAY:
+        return None
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            _, count, left = await _counting(client.pipeline(), name).execute()
+    except FAILURES as error:
+        AWAY.failed(error)
+        return None
+    AWAY.answered()
+    return count, left / 1000
+
+
+@cache
+def _blocking(location: str) -> redis.Redis:
+    return redis.Redis.from_url(location, **_options(Retry))
+
+
+def _shared_blocking(name: str) -> Used | None:
+    location = _location()
+    if not location or AWAY:
+        return None
+    try:
+        _, count, left = _counting(_blocking(location).pipeline(), name).execute()
+    except FAILURES as error:
+        AWAY.failed(error)
+        return None
+    AWAY.answered()
+    return count, left / 1000
