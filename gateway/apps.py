@@ -7,5 +7,5 @@ class GatewayConfig(AppConfig):
     name = "gateway"
 
     def ready(self) -> None:
-        # Parts of the snapshot and resources of the runtime are declared at import.
-        from gateway import listing, turn  # noqa: F401
+        # Parts of the snapshot, resources of the runtime and periodic work are declared at import.
+        from gateway import listing, retention, turn  # noqa: F401

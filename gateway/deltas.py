@@ -69,7 +69,7 @@ class Draft:
     shown: int | None = None
 
     def add(self, fragment: dict[str, Json], known: Callable[[str], bool]) -> None:
-        """Take one more fragment. `known` tells a name in equal pieces from one that is repeated."""
+        """Take one more fragment. `known` tells a name in two equal pieces from one said twice."""
         self.id = self.id or text(fragment.get("id"))
         kind = _kind(fragment)
         part = a_dict(fragment.get(kind) or {})

@@ -82,7 +82,7 @@ def _text(message: Json) -> str:
 
 def _tools(body: Json) -> dict[str, Json]:
     given = [_tool(tool) for tool in body.get("tools") or []]
-    return {tool["name"]: tool for tool in given if isinstance(tool.get("name"), str)}
+    return {name: tool for tool in given if isinstance(name := tool.get("name"), str) and name}
 
 
 def _tool(entry: Json) -> dict[str, Json]:

@@ -61,10 +61,13 @@ class TurnRows(models.QuerySet["Turn"]):
         """A caller's own turns."""
         return self.filter(principal=principal)
 
+    def too_old(self, before: datetime) -> Self:
+        """Those that began before then, the oldest first."""
+        return self.filter(started_at__lt=before).order_by("started_at")
+
     def prune(self, *, before: datetime, limit: int) -> int:
         """Delete the oldest that began before then, with their steps. Gives how many."""
-        old = self.filter(started_at__lt=before).order_by("started_at")
-        ids = list(old.values_list("pk", flat=True)[:limit])
+        ids = list(self.too_old(before).values_list("pk", flat=True)[:limit])
         self.filter(pk__in=ids).delete()
         return len(ids)
 

@@ -1,8 +1,8 @@
 """REST about turns: `/api/v1/turns` (spec 3.7)."""
 
-from typing import ClassVar
 from uuid import UUID
 
+from django.db.models import Prefetch
 from django.http import Http404
 from django.urls import path
 from drf_spectacular.utils import extend_schema
@@ -10,7 +10,7 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from gateway.models import Turn, TurnRows
+from gateway.models import Turn, TurnRows, TurnStep
 from gateway.serializers import TurnsAskedSerializer, TurnSerializer, WholeTurnSerializer
 from orazaka.pages import Pages
 from orazaka.rest import principal_of, user_of
@@ -34,7 +34,7 @@ class Turns(GenericAPIView[Turn]):
         tags=["turns"],
     )
     def get(self, request: Request) -> Response:
-        asked = TurnsAskedSerializer(data=request.query_params)
+        asked = TurnsAskedSerializer(data=request.query_params.dict())
         asked.is_valid(raise_exception=True)
         page = self.paginate_queryset(visible(request).filter(**asked.validated_data))
         return self.get_paginated_response(TurnSerializer(page, many=True).data)
@@ -43,7 +43,7 @@ class Turns(GenericAPIView[Turn]):
 class WholeTurn(GenericAPIView[Turn]):
     """One turn."""
 
-    serializer_class: ClassVar = WholeTurnSerializer
+    serializer_class = WholeTurnSerializer
 
     @extend_schema(
         operation_id="getTurn",
@@ -52,7 +52,8 @@ class WholeTurn(GenericAPIView[Turn]):
         tags=["turns"],
     )
     def get(self, request: Request, id: UUID) -> Response:
-        turn = visible(request).filter(pk=id).first()
+        steps = Prefetch("steps", TurnStep.objects.order_by("position"))
+        turn = visible(request).filter(pk=id).prefetch_related(steps).first()
         if turn is None:
             raise Http404
         return Response(WholeTurnSerializer(turn).data)

@@ -15,6 +15,7 @@ from gateway.turn import Ask, Turn
 from orazaka.auth import authenticate, from_session
 from orazaka.caller import Caller
 from orazaka.errors import OrazakaError
+from orazaka.ratelimit import limited
 from orazaka.runtime import current
 from orazaka.shortchain import WrittenResponse, body_of, own, request_id
 from orazaka.snapshot import SNAPSHOT
@@ -52,9 +53,10 @@ def face(method: str) -> Callable[[View], View]:
 
 
 async def caller_of(request: HttpRequest) -> Caller:
-    """Who asks: by key, or signed in with a session. Raises Unauthenticated, Forbidden."""
-    session = partial(from_session, request)
-    return await authenticate(request.headers, session=session, request_id=request_id(request))
+    """Who asks: by key, or signed in with a session. Raises Unauthenticated, Forbidden,
+    RateLimited."""
+    session, name = partial(from_session, request), request_id(request)
+    return await limited(await authenticate(request.headers, session=session, request_id=name))
 
 
 @face("POST")

@@ -47,7 +47,7 @@ class Session:
         self._fault: Fault | None = None
         self._ready = asyncio.Event()
         self._wake = asyncio.Event()
-        self._retired = self._closing = False
+        self._retired = self._closing = self._over = False
         self._last_used = time.monotonic()
         self._running: set[asyncio.Task[object]] = set()
         self.owner = asyncio.get_running_loop().create_task(
@@ -126,14 +126,16 @@ class Session:
         except TimeoutError:
             self._fault = Late(f"it did not answer within {self._limits.open:g} s", ran=False)
         except Exception as error:
-            # Its text may hold what the server sent; the type says enough.
-            logger.warning("an MCP session broke: %s", type(error).__name__)
-            self._fault = Unreachable("the session broke")
+            if not self._over:  # the SDK stumbles over answers that come while it leaves
+                # Its text may hold what the server sent; the type says enough.
+                logger.warning("an MCP session broke: %s", type(error).__name__)
+                self._fault = Unreachable("the session broke")
         finally:
             self._end()
             self._ready.set()
 
     def _end(self) -> None:
+        self._over = True
         self._connection = None
         self._on_end(self)
 

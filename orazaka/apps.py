@@ -15,7 +15,7 @@ class OrazakaConfig(AppConfig):
     verbose_name = "Orazaka"
 
     def ready(self) -> None:
-        # Checks, parts of the snapshot and resources of the runtime are declared at import.
+        # Checks, parts of the snapshot, resources and periodic work are declared at import.
         from orazaka import auth, checks, cors, health, minutes, periodic, revision  # noqa: F401
 
         connection_created.connect(revision.listen_to)

@@ -25,8 +25,9 @@ REMEMBERED_SECONDS = 600
 
 def preflight(request: HttpRequest) -> HttpResponse | None:
     """The answer to a browser that asks before it sends; None for all other requests."""
-    wanted = request.headers.get("Access-Control-Request-Method")
-    if request.method != "OPTIONS" or not wanted or not _is_allowed(request):
+    if request.method != "OPTIONS" or not _is_allowed(request):
+        return None
+    if "Access-Control-Request-Method" not in request.headers:
         return None
     response = HttpResponse(status=204)
     response["Access-Control-Allow-Methods"] = METHODS

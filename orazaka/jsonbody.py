@@ -1,6 +1,6 @@
 """REST speaks JSON: bodies are bounded, UTF-8, and no deeper than anyone needs (spec 5)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import IO, Any
 
 import orjson
@@ -68,16 +68,16 @@ def is_deeper(value: Any, levels: int) -> bool:
 class OneForm(BaseContentNegotiation):
     """One form of answer, whatever is in `Accept`; RFC 9110 (12.5.1) allows that."""
 
-    def select_parser(
-        self, request: Request, parsers: Sequence[BaseParser]
-    ) -> BaseParser | None:  # None is a 415
+    def select_parser(self, request: Request, parsers: Iterable[BaseParser]) -> BaseParser | None:
+        """None is a 415."""
         kind = (request.content_type or "").partition(";")[0].strip().lower()
         return next((parser for parser in parsers if parser.media_type == kind), None)
 
     def select_renderer(
         self,
         request: Request,
-        renderers: Sequence[BaseRenderer],
+        renderers: Iterable[BaseRenderer],
         format_suffix: str | None = None,
     ) -> tuple[BaseRenderer, str]:
-        return renderers[0], renderers[0].media_type
+        first = next(iter(renderers))
+        return first, first.media_type

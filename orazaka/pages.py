@@ -6,8 +6,7 @@ rows that come meanwhile shift nothing.
 
 from typing import Any
 
-from django.core.exceptions import ValidationError as InvalidValue
-from django.db.models import QuerySet
+from django.core.signing import BadSignature, Signer
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.pagination import Cursor, CursorPagination
 from rest_framework.request import Request
@@ -15,6 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 MOST_COUNTED = 100_000  # 15 ms on an index; a million would be 70
+_SIGNER = Signer(salt="orazaka.pages")
 
 
 class Pages(CursorPagination):
@@ -27,21 +27,27 @@ class Pages(CursorPagination):
     cursor_query_description = "From the links `next` and `previous`."
 
     def paginate_queryset(
-        self, queryset: QuerySet[Any], request: Request, view: APIView | None = None
+        self, queryset: Any, request: Request, view: APIView | None = None
     ) -> list[Any]:
         """The page's rows. Raises ValidationError for a cursor or size that is none."""
-        try:
-            page = super().paginate_queryset(queryset, request, view)
-        except (InvalidValue, ValueError, OverflowError):
-            raise _bad_cursor() from None
+        page: list[Any] | None = super().paginate_queryset(queryset, request, view)
         self.count = queryset.order_by()[:MOST_COUNTED].count()
         return page or []
 
+    def encode_cursor(self, cursor: Cursor) -> str:
+        """Signed: what comes back goes into a query as it is."""
+        signed = cursor.position and _SIGNER.sign(cursor.position)
+        return super().encode_cursor(cursor._replace(position=signed))
+
     def decode_cursor(self, request: Request) -> Cursor | None:
         try:
-            return super().decode_cursor(request)
-        except NotFound:
-            raise _bad_cursor() from None
+            cursor = super().decode_cursor(request)
+            if cursor and cursor.position:
+                return cursor._replace(position=_SIGNER.unsign(cursor.position))
+        except (NotFound, BadSignature):
+            words = "must be one that a page's links have"
+            raise ValidationError({self.cursor_query_param: [words]}) from None
+        return cursor
 
     def get_page_size(self, request: Request) -> int:
         text = request.query_params.get(self.page_size_query_param, str(self.page_size))
@@ -55,7 +61,7 @@ class Pages(CursorPagination):
         return Response({"count": self.count, **links, "results": data})
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
-        link = {"type": "string", "format": "uri", "nullable": True}
+        link = {"type": ["string", "null"], "format": "uri"}
         count = {"type": "integer", "description": f"Counted up to {MOST_COUNTED}."}
         return {
             "type": "object",
@@ -63,8 +69,7 @@ class Pages(CursorPagination):
             "properties": {"count": count, "next": link, "previous": link, "results": schema},
         }
 
-
-def _bad_cursor() -> ValidationError:
-    return ValidationError({"cursor": ["must be one that a page's links have"]})
-
-
+    def get_schema_operation_parameters(self, view: APIView) -> list[dict[str, Any]]:
+        cursor, size = super().get_schema_operation_parameters(view)
+        bounds = {"minimum": 1, "maximum": self.max_page_size, "default": self.page_size}
+        return [cursor, {**size, "schema": {"type": "integer", **bounds}}]

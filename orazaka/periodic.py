@@ -4,8 +4,8 @@
     def prune_turns() -> bool:
         \"""A bounded piece of it; True when there is more.\"""
 
-The interval holds for all processes together: who does the work has a lease on a row. A process that
-dies over it is followed by another when the lease ends. What fails is logged and comes round again.
+The interval holds for all processes together: who does the work has a lease on a row. A process
+that dies over it is followed by another when the lease ends. What fails is logged and comes again.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ async def keep(task: Task, runtime: Runtime) -> None:
         try:
             await do_if_due(task, runtime)
         except Exception:
-            log.exception("the periodic task %s failed; it comes round again", task.lock)
+            log.exception("the periodic task %s failed; it comes again", task.lock)
 
 
 async def do_if_due(task: Task, runtime: Runtime) -> bool:

@@ -4,7 +4,6 @@ import math
 
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
-from rest_framework.views import APIView
 
 from orazaka import minutes
 from orazaka.caller import Caller
@@ -28,7 +27,7 @@ async def limited(caller: Caller) -> Caller:
 class KeyThrottle(BaseThrottle):
     """Counts the requests to REST, which runs in threads."""
 
-    def allow_request(self, request: Request, view: APIView) -> bool:
+    def allow_request(self, request: Request, view: object) -> bool:
         """True, also for those who have no limit. Raises RateLimited."""
         caller = request.auth
         if isinstance(caller, Caller) and caller.rate is not None:

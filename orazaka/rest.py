@@ -83,7 +83,7 @@ class Key(APIView):
 
 def _maker(request: Request) -> ApiKey | None:
     caller = caller_of(request)
-    return ApiKey.objects.get(pk=caller.key_id) if caller else None
+    return ApiKey.objects.get(pk=caller.key_id or 0) if caller else None
 
 
 urlpatterns = [

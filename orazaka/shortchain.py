@@ -19,6 +19,7 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import Resolver404, resolve
 
+from orazaka import cors
 from orazaka.errors import OrazakaError
 from orazaka.requestid import request_id_of
 
@@ -73,7 +74,8 @@ async def respond(scope: Message, receive: Receive, send: Send) -> None:
     scope["orazaka.request_id"] = name = request_id_of(request.headers)
     structlog.contextvars.bind_contextvars(request_id=name)
     try:
-        response = await _answer(request)
+        response = cors.preflight(request) or await _answer(request)
+        cors.allow(request, response)
         response.headers.setdefault("X-Request-ID", name)
         response.headers.setdefault("X-Content-Type-Options", "nosniff")
         await _send(response, send)

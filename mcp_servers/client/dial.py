@@ -77,9 +77,8 @@ class Connector:
                 try:
                     session = await self._open(attempt, endpoint, way, on_change)
                 except Exception as error:
-                    faults.append(
-                        fault_of(error, way=None)
-                    )  # raised here, a task group would wrap it
+                    # Kept, not raised: the SDK's task groups would wrap it on its way out.
+                    faults.append(fault_of(error, way=None))
                 else:
                     self._learn(endpoint.url, way)
                     await stack.enter_async_context(attempt.pop_all())

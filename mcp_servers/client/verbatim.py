@@ -53,7 +53,7 @@ class Verbatim:
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        if self._ended:
+        if self._ended and method in ("tools/call", "tools/list"):
             raise Lost("its session ended")
         result = await self._inner.send_raw_request(method, params, opts)
         if method == "tools/call":

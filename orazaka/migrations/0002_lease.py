@@ -4,19 +4,18 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('orazaka', '0001_initial'),
+        ("orazaka", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Lease',
+            name="Lease",
             fields=[
-                ('name', models.CharField(max_length=64, primary_key=True, serialize=False)),
-                ('holder', models.CharField(blank=True, max_length=64)),
-                ('until', models.DateTimeField()),
-                ('due_at', models.DateTimeField()),
+                ("name", models.CharField(max_length=64, primary_key=True, serialize=False)),
+                ("holder", models.CharField(blank=True, max_length=64)),
+                ("until", models.DateTimeField()),
+                ("due_at", models.DateTimeField()),
             ],
         ),
     ]

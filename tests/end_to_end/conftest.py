@@ -1,5 +1,6 @@
 """What the end-to-end tests share: the provider, the project's server, MCP servers, clients."""
 
+import logging
 import os
 import sys
 import uuid
@@ -19,6 +20,7 @@ from tests.wires.strict import StrictProvider
 CLIENTS_PYTHON = ROOT / ".venv-clients" / "bin" / "python"
 NODE_MODULES = Path(os.environ.get("ORAZAKA_TEST_NODE_MODULES", ROOT / ".venv-node"))
 EVERYTHING = "node_modules/@modelcontextprotocol/server-everything/dist/index.js"
+logging.getLogger("httpx").setLevel(logging.WARNING)  # a line a request says nothing
 PROVIDER_KEY = "sk-provider-0123456789abcdef"
 
 

@@ -22,6 +22,9 @@ STREAMS = pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream
 WAITS = 'SAY go\nCALL wait {"seconds": 60}\nTHEN\nSAY Never said.'
 
 
+SLACK = 8  # threads and pooled connections come and go by a few; what leaks, leaks by the hundred
+
+
 def request_of(server, script, *, request_id, **body) -> bytes:
     """A chat completion as it goes over the wire."""
     messages = [{"role": "user", "content": script}]
@@ -171,6 +174,20 @@ def test_with_half_a_body_sent(server, provider, ask):
     assert [body["messages"][0]["content"] for body in provider.bodies] == ["SAY Still here."]
 
 
+async def leave_at(server, script, word, *, rude=False, **body) -> str:
+    """One streamed turn that is left as soon as this word has come; its request id."""
+    name = f"left-{uuid.uuid4().hex}"
+    reader, writer = await asyncio.open_connection("127.0.0.1", port_of(server))
+    writer.write(request_of(server, script, request_id=name, stream=True, **body))
+    await writer.drain()
+    if word:
+        await reader.readuntil(word)
+    if rude:
+        writer.transport.abort()
+    writer.close()
+    return name
+
+
 async def leave(server, mcp, at: int, gate: asyncio.Semaphore) -> str:
     """One turn that is left, in a phase that depends on `at`; its request id."""
     script, word = [
@@ -180,20 +197,9 @@ async def leave(server, mcp, at: int, gate: asyncio.Semaphore) -> str:
         (WAITS, b"go"),  # as the tool is called
         ('CALL add {"a": 1, "b": 1}\nTHEN\n' + WAITS, b"go"),  # in a second round
     ][at % 5]
-    name, kind = f"left-{uuid.uuid4().hex}", KINDS[at // 5 % 4]
-    raw = request_of(
-        server, script, request_id=name, stream=True, mcp_servers=[mcp[kind].inline()]
-    )
+    given = [mcp[KINDS[at // 5 % 4]].inline()]
     async with gate, asyncio.timeout(30):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port_of(server))
-        writer.write(raw)
-        await writer.drain()
-        if word:
-            await reader.readuntil(word)
-        if at % 2:
-            writer.transport.abort()
-        writer.close()
-    return name
+        return await leave_at(server, script, word, rude=bool(at % 2), mcp_servers=given)
 
 
 async def leave_all(server, mcp, count: int) -> list[str]:
@@ -211,22 +217,40 @@ def held(process: psutil.Process) -> dict[str, int]:
     }
 
 
+def unrest(provider, mcp) -> dict[str, int]:
+    """What the provider and the servers still have under way."""
+    calls = {k: mcp[k].count("started") - mcp[k].count(SIGN[k]) for k in KINDS}
+    return {"model calls": provider.in_flight, **calls}
+
+
 def calm(provider, mcp) -> bool:
-    """Whether neither the provider nor a server has anything under way."""
-    ended = (mcp[kind].count(SIGN[kind]) >= mcp[kind].count("started") for kind in KINDS)
-    return provider.in_flight == 0 and all(ended)
+    return not any(count > 0 for count in unrest(provider, mcp).values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_at_the_very_moment_when_a_tool_is_called(server, deployment, provider, mcp, kind):
+    # A cancellation that overtakes its call is lost on the server, which works on for nobody.
+    async def all_at_once() -> list[str]:
+        given = [mcp[kind].inline()]
+        turns = (leave_at(server, WAITS, b"go", mcp_servers=given) for _ in range(60))
+        async with asyncio.timeout(30):
+            return await asyncio.gather(*turns)
+
+    names = asyncio.run(all_at_once())
+    assert {deployment.turn(name)["status"] for name in names} == {"cancelled"}
+    until(lambda: calm(provider, mcp), 5, shown=lambda: unrest(provider, mcp))
 
 
 def test_250_turns_that_are_left_leave_nothing_behind(server, deployment, provider, mcp, ask):
     process = psutil.Process(server.process.pid)
     asyncio.run(leave_all(server, mcp, 50))  # what is kept for good is there after these
-    until(lambda: calm(provider, mcp), 20)
+    until(lambda: calm(provider, mcp), 20, shown=lambda: unrest(provider, mcp))
     before = held(process)
 
     names = asyncio.run(leave_all(server, mcp, 250))
-    until(lambda: calm(provider, mcp), 20)
+    until(lambda: calm(provider, mcp), 20, shown=lambda: unrest(provider, mcp))
     until(
-        lambda: all(held(process)[what] <= before[what] for what in before),
+        lambda: all(held(process)[what] <= before[what] + SLACK for what in before),
         20,
         shown=lambda: f"{before} before, {held(process)} now",
     )

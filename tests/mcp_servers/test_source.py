@@ -57,6 +57,15 @@ async def test_no_allowed_tools_are_no_tools():
         assert list(offer.specs) == []
 
 
+async def test_what_is_not_offered_cannot_be_called():
+    async with Scripted(tool("find"), tool("buy")) as server, using() as servers:
+        whole = await ServerSource(server.endpoint(), servers).list()
+        source = ServerSource(server.endpoint(allowed_tools=frozenset({"find"})), servers)
+        with pytest.raises(ToolError, match="not allowed"):
+            await source.call(whole[1], {}, caller=ANN)
+        assert server.calls == []
+
+
 async def test_what_was_left_out_is_told_each_time():
     async with Scripted(tool("a"), tool("bad", inputSchema=3)) as server, using() as servers:
         for outcome in ("listed", "kept"):

@@ -8,7 +8,7 @@ from typing import Any
 import uvicorn
 
 from mcp_servers.client import Connector, Endpoint
-from mcp_servers.sessions import Limits, SessionPool
+from mcp_servers.sessions import Limits
 from mcp_servers.source import Servers, ServerSource
 from orazaka.caller import Caller
 from orazaka.outbound import Outbound
@@ -82,6 +82,3 @@ async def first(*work: Awaitable[Any]) -> list[Any]:
     """All of it, within a bounded time."""
     async with asyncio.timeout(SOON):
         return await asyncio.gather(*work)
-
-
-__all__ = ["ANN", "SOON", "SessionPool", "call", "first", "names", "served", "until", "using"]
