@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
+from django.db import InterfaceError, OperationalError
 
 from gateway import definitions, demo, loop, sse, tails, wiring
 from gateway.chat import Chat
@@ -37,6 +38,13 @@ class TurnLate(OrazakaError):
 
     status = 504
     code = "turn_timeout"
+
+
+class NoDatabase(OrazakaError):
+    """What the turn needs from the database can't be had."""
+
+    status = 503
+    code = "database_unavailable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +98,9 @@ class Turn:
             self._fail(error)
         except TimeoutError:
             self._fail(TurnLate(f"the turn took longer than {limit:g} seconds"))
+        except (OperationalError, InterfaceError):
+            logger.exception("the database can't be reached")
+            self._fail(NoDatabase("the gateway's database can't be reached now", retry_after=1))
         except Exception:
             logger.exception("a turn failed because of a fault of ours")
             self._fail(OrazakaError("the gateway failed because of a fault of its own"))

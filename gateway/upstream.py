@@ -1,7 +1,7 @@
 """One turn's way to its provider: requests out, parsed events in, failures in our words (3.6)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from math import isfinite
 from typing import Any
 
@@ -34,12 +34,21 @@ class UpstreamRefused(UpstreamError):
 
 
 class Upstream:
-    """Calls one provider for one turn. `back` holds headers of its last answer for the client."""
+    """Calls one provider for one turn. `back` holds headers of its last answer for the client.
+
+    `pause` is what waits between two tries.
+    """
 
     def __init__(
-        self, session: aiohttp.ClientSession, route: Route, wire: str, *, headers: Mapping[str, str]
+        self,
+        session: aiohttp.ClientSession,
+        route: Route,
+        wire: str,
+        *,
+        headers: Mapping[str, str],
+        pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        self._session, self._route = session, route
+        self._session, self._route, self._pause = session, route, pause
         given = {**_authorization(route, wire), **_lower(route.peer.headers), **_lower(headers)}
         self._headers = {**given, "content-type": "application/json"}
         self._secrets = [route.peer.key] if route.peer.key else []
@@ -77,7 +86,7 @@ class Upstream:
             except aiohttp.ClientConnectorError as error:
                 if not left:
                     raise UpstreamError(f"{self._name} can't be reached") from error
-                await asyncio.sleep(0.2 * (RETRIES + 1 - left))
+                await self._pause(0.2 * (RETRIES + 1 - left))
                 continue
             self.back.clear()  # of several answers the last one's count
             self.back |= {k: v for k, v in response.headers.items() if k.lower().startswith(BACK)}
@@ -86,7 +95,7 @@ class Upstream:
             pause = _retry_after(response)
             if left and response.status in (429, 503) and pause is not None and pause <= PATIENCE:
                 response.close()
-                await asyncio.sleep(pause)
+                await self._pause(pause)
                 continue
             raise await self._refusal(response, pause)
         raise AssertionError("unreachable")

@@ -99,9 +99,8 @@ class ServerSource:
         Cancellation cancels the call at the server; the session stays.
         """
         if not allowed([spec], self._endpoint):
-            raise ToolError(
-                f'Tool "{spec.name}" of MCP server "{self._endpoint.label}" is not allowed.'
-            )
+            label = self._endpoint.label
+            raise ToolError(f'Tool "{spec.name}" of MCP server "{label}" is not allowed.')
         started = time.monotonic()
         try:
             raw = await self._servers.pool.call(self._endpoint, spec.name, arguments)

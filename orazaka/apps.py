@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.apps import AppConfig
+from django.apps import apps as installed
 from django.apps.registry import Apps
 from django.db.backends.signals import connection_created
 from django.db.models.signals import post_migrate
@@ -24,11 +25,13 @@ class OrazakaConfig(AppConfig):
         post_migrate.connect(grant_administrators)
 
 
-def grant_administrators(app_config: AppConfig, using: str, apps: Apps, **_: Any) -> None:
+def grant_administrators(
+    app_config: AppConfig, using: str, apps: Apps = installed, **_: Any
+) -> None:
     """Receiver of `post_migrate`: the group Administrators has every permission there is.
 
     Here, not in a migration: permissions are made after migrations, and a flushed database gets
-    the group back.
+    the group back (`flush` does not say which `apps`).
     """
     try:
         group_model = apps.get_model("auth", "Group")

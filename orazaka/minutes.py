@@ -10,7 +10,7 @@ import math
 import re
 import threading
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
@@ -51,15 +51,16 @@ def _name(key_id: int | None) -> str:
 
 # --- In this process ------------------------------------------------------------------------------
 class Minutes:
-    """Counts of this process, from any thread."""
+    """Counts of this process, from any thread. `clock` gives seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._lock = threading.Lock()
         self._used: dict[str, tuple[int, float]] = {}  # the count, and when its minute ends
 
     def add(self, name: str) -> Used:
         """Count one."""
-        now = time.monotonic()
+        now = self._clock()
         with self._lock:
             count, end = self._used.get(name, (0, now))
             if end <= now:

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.signing import BadSignature, Signer
 from rest_framework.exceptions import NotFound, ValidationError
-from rest_framework.pagination import Cursor, CursorPagination
+from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -34,16 +34,16 @@ class Pages(CursorPagination):
         self.count = queryset.order_by()[:MOST_COUNTED].count()
         return page or []
 
-    def encode_cursor(self, cursor: Cursor) -> str:
+    def encode_cursor(self, cursor: Any) -> str:
         """Signed: what comes back goes into a query as it is."""
         signed = cursor.position and _SIGNER.sign(cursor.position)
         return super().encode_cursor(cursor._replace(position=signed))
 
-    def decode_cursor(self, request: Request) -> Cursor | None:
+    def decode_cursor(self, request: Request) -> Any:
         try:
-            cursor = super().decode_cursor(request)
+            cursor: Any = super().decode_cursor(request)
             if cursor and cursor.position:
-                return cursor._replace(position=_SIGNER.unsign(cursor.position))
+                cursor = cursor._replace(position=_SIGNER.unsign(cursor.position))
         except (NotFound, BadSignature):
             words = "must be one that a page's links have"
             raise ValidationError({self.cursor_query_param: [words]}) from None

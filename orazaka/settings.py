@@ -138,8 +138,14 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
 else:
     # Under ASGI a connection belongs to a thread: a pool bounds them, CONN_MAX_AGE would leak them.
     DATABASES["default"].setdefault("OPTIONS", {}).update(
-        pool={"min_size": 1, "max_size": 16, "timeout": 5}
+        pool={"min_size": 1, "max_size": 16, "timeout": 5},
+        # A host that fell silent is noticed in seconds, not in the system's two hours.
+        connect_timeout=5,
+        keepalives_idle=4,
+        keepalives_interval=2,
+        keepalives_count=3,
     )
+    DATABASES["default"]["CONN_HEALTH_CHECKS"] = True  # of pooled ones, after a restart
 CACHES = {"default": env.cache("CACHE_URL", default="locmemcache://")}
 # Several processes on this host, or several hosts: SQLite and local memory can't serve them.
 WEB_CONCURRENCY = env.int("WEB_CONCURRENCY", default=1)

@@ -16,6 +16,7 @@ import orjson
 import structlog
 from django.conf import settings
 from django.core.handlers.asgi import ASGIRequest
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import Resolver404, resolve
 
@@ -101,6 +102,10 @@ async def _answer(request: ASGIRequest) -> HttpResponseBase:
         return cast(HttpResponseBase, await match.func(request, *match.args, **match.kwargs))
     except Left:
         raise
+    except (OperationalError, InterfaceError):
+        logger.exception("the database can't be reached")
+        words = "the gateway's database can't be reached now, try again"
+        return failure(503, "database_unavailable", words)
     except Exception:
         logger.exception("a view of the short chain failed")
         return failure(500, "server_error", "the gateway failed because of a fault of its own")

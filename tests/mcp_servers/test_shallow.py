@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_servers.shallow import LEVELS_MAX, shallow
@@ -31,6 +31,7 @@ def test_shallow_json_stays_the_same_text(value: Any):
 
 
 @pytest.mark.parametrize("depth", [LEVELS_MAX - 3, LEVELS_MAX - 2, LEVELS_MAX - 1, 400])
+@settings(max_examples=25)
 @given(before=JSON, after=JSON)
 def test_what_lies_too_deep_is_null_and_all_else_stays(depth: int, before: Any, after: Any):
     whole = {"a": before, "deep": nested(depth), "b": after, "deeper": nested(depth, {"x": [2]})}
