@@ -264,7 +264,8 @@ class Chat:
     def extend(self, results: Sequence[tuple[ToolCall, ToolResult]]) -> None:
         tail = self.tail
         tail.hidden = tail.hidden or bool(results)
-        tail.messages += [*tail.after, self._answer(), *(tool_message(c, r) for c, r in results)]
+        answers = [tool_message(call, given, images=self._images) for call, given in results]
+        tail.messages += [*tail.after, self._answer(), *answers]
         tail.after = image_messages(results) if self._images else []
         self.body["messages"] = [*self._base, *tail.messages, *tail.after]
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from tools.base import ToolCall, ToolResult
+from tools.base import Image, ToolCall, ToolResult
 
 Json = Any
 
@@ -23,10 +23,24 @@ def hinted(messages: list[Json], hints: str) -> list[Json]:
     return [{"role": "system", "content": hints}, *messages]
 
 
-def tool_message(call: ToolCall, result: ToolResult) -> Json:
-    """A result as chat has it: there is no member that marks a failure, so its text says it."""
-    content = f"Error: {result.text}" if result.is_error else result.text
+def tool_message(call: ToolCall, result: ToolResult, *, images: bool) -> Json:
+    """A result as chat has it: there is no member that marks a failure, so its text says it.
+
+    Its images follow in a message of their own where the model takes `images`, else it says what
+    there was (B24).
+    """
+    lines = [f"Error: {result.text}" if result.is_error else result.text]
+    if not images:
+        lines += [
+            f"[{image.media_type} image, {size(image)} bytes: not shown]" for image in result.images
+        ]
+    content = "\n".join(line for line in lines if line)
     return {"role": "tool", "tool_call_id": call.id, "content": content}
+
+
+def size(image: Image) -> int:
+    """Bytes of an image, from its base64 text."""
+    return len(image.data.rstrip("=")) * 3 // 4
 
 
 def image_messages(results: Sequence[tuple[ToolCall, ToolResult]]) -> list[Json]:

@@ -10,14 +10,14 @@ from django.conf import settings
 
 from mcp_servers.catalog import Catalog, Kept
 from mcp_servers.client import Connector, Endpoint, Fault, Key
-from mcp_servers.faults import NoAllowedTool, call_error, server_error
+from mcp_servers.faults import Late, NoAllowedTool, call_error, server_error
 from mcp_servers.output import output_note
 from mcp_servers.results import to_result
 from mcp_servers.sessions import Connect, Limits, SessionPool
 from orazaka.caller import Caller
 from orazaka.http import HTTP
 from orazaka.runtime import Resource, Runtime
-from tools.base import Json, Offer, ToolError, ToolResult, ToolSpec
+from tools.base import Json, Offer, ToolError, ToolLate, ToolResult, ToolSpec
 
 
 class Servers:
@@ -109,7 +109,7 @@ class ServerSource:
             text = call_error(
                 label=self._endpoint.label, tool=spec.name, fault=fault, elapsed=elapsed
             )
-            raise ToolError(text) from fault
+            raise (ToolLate if isinstance(fault, Late) else ToolError)(text) from fault
         max_chars = settings.ORAZAKA_TOOL_RESULT_MAX_CHARS
         return to_result(raw, max_chars=max_chars, note=output_note(spec, raw))
 

@@ -16,6 +16,10 @@ class ToolError(Exception):
     """A tool's failure, in words for the model: it becomes an error result, the turn goes on."""
 
 
+class ToolLate(ToolError):
+    """The tool did not answer within its limit; the words say whether it may have run."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)
 class ToolSpec:
     """A tool as its source knows it. Compared by identity: one object per listing, so that what is

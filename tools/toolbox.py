@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from orazaka.caller import Caller
 from orazaka.errors import OrazakaError
-from tools.base import Json, Offer, ToolCall, ToolError, ToolResult
+from tools.base import Json, Offer, ToolCall, ToolError, ToolLate, ToolResult
 from tools.names import Shown, assign
 from tools.problems import cut
 from tools.schema import arguments_of
@@ -197,7 +197,8 @@ class Toolbox:
 def _fate(one: Shown, error: BaseException, caller: Caller) -> tuple[Outcome, str]:
     """What an error means for the record and for the model (design, decision 10)."""
     if isinstance(error, ToolError):
-        return "error", str(error) or f"{_named(one)} failed and did not say why."
+        outcome: Outcome = "late" if isinstance(error, ToolLate) else "error"
+        return outcome, str(error) or f"{_named(one)} failed and did not say why."
     if isinstance(error, OrazakaError):
         return "late" if error.status == 504 else "error", error.message
     # The message of an exception may hold arguments; its type and where it was raised do not.

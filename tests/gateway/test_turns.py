@@ -597,3 +597,17 @@ async def test_odd_characters_in_results_are_recorded_and_answered(run_sync, set
         assert response.status_code == 200
         turn = await the_turn(gate, run_sync)
         assert turn.status == "ok"
+
+
+async def test_a_tool_that_never_answers_is_late_in_the_record_and_said_to_be_unknown(
+    run_sync, monkeypatch
+):
+    monkeypatch.setattr("mcp_servers.client.Endpoint.call_timeout", 0.2)
+    async with Scripted(tool("ours")) as server, gateway(run_sync) as gate:
+        server.on["tools/call"] = hang
+        response = await gate.chat(messages=said("CALL ours {}"), mcp_servers=[inline(server.url)])
+        (text,) = got(check_plain(response.json()).text)
+        assert "its outcome is unknown" in text
+        await gate.written()
+        step = await run_sync(lambda: TurnStep.objects.get(kind="tool"))
+        assert step.outcome == "late"
