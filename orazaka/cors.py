@@ -21,6 +21,7 @@ METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE"
 NAMES = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,2000}")
 SHOWN = re.compile(r"x-orazaka-|x-request-id|x-ratelimit-|retry-after", re.IGNORECASE)
 REMEMBERED_SECONDS = 600
+HOST = re.compile(r"[a-z0-9._-]+|\[[0-9a-f:.]+\]")
 
 
 def preflight(request: HttpRequest) -> HttpResponse | None:
@@ -102,8 +103,8 @@ def _sent_as(origin: str) -> str | None:
         port, host = parts.port, parts.hostname
     except ValueError:
         return None
-    if parts.scheme not in ("http", "https") or not host or not origin.isascii():
+    name = f"[{host}]" if host and ":" in host else host or ""
+    if parts.scheme not in ("http", "https") or not HOST.fullmatch(name):
         return None
-    name = f"[{host}]" if ":" in host else host
     own = {"http": 80, "https": 443}[parts.scheme]
     return f"{parts.scheme}://{name}" + (f":{port}" if port not in (None, own) else "")

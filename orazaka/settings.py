@@ -103,6 +103,7 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["orazaka.jsonbody.JSONParser"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "orazaka.jsonbody.OneForm",
+    "DEFAULT_METADATA_CLASS": None,  # OPTIONS says nothing that the schema does not
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_THROTTLE_CLASSES": ["orazaka.ratelimit.KeyThrottle"],
     "EXCEPTION_HANDLER": "orazaka.api.exception_handler",

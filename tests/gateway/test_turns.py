@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from mcp.server.mcpserver import MCPServer
 from gateway import views
 from gateway.models import Tail, Turn, TurnStep
 from gateway.turns import TURNS
+from mcp_servers.client import Endpoint
 from mcp_servers.source import SESSIONS
 from tests.gateway.serving import Gateway, gateway
 from tests.mcp_servers.scripted import (
@@ -602,7 +604,7 @@ async def test_odd_characters_in_results_are_recorded_and_answered(run_sync, set
 async def test_a_tool_that_never_answers_is_late_in_the_record_and_said_to_be_unknown(
     run_sync, monkeypatch
 ):
-    monkeypatch.setattr("mcp_servers.client.Endpoint.call_timeout", 0.2)
+    monkeypatch.setattr("gateway.wiring.Endpoint", partial(Endpoint, call_timeout=0.2))
     async with Scripted(tool("ours")) as server, gateway(run_sync) as gate:
         server.on["tools/call"] = hang
         response = await gate.chat(messages=said("CALL ours {}"), mcp_servers=[inline(server.url)])
