@@ -24,7 +24,7 @@ from tools.base import ToolCall, ToolResult
 Json = Any
 
 # Answers that were cut off: their calls may be half a call, so none of ours is run.
-CUT = ("length", "content_filter")
+CUT = ("length", "model_length", "max_tokens", "content_filter")
 # Text of a message that is shown as it comes; a blank line stands between two rounds of it.
 TEXTS = ("content", "reasoning_content", "reasoning", "refusal")
 # What every chunk and choice has; members beside these are the provider's own.
@@ -71,7 +71,7 @@ class Chat:
             "json_object",
         )
         # Several answers at once are the provider's alone: their chunks pass as they are.
-        self._answers = (body.get("n") or 1) if claims is None else 1
+        self._answers = max(1, body.get("n") or 1) if claims is None else 1
 
     # --- one model call
 
@@ -158,11 +158,10 @@ class Chat:
         for key in TEXTS:
             if key in delta and isinstance(piece := spoken(delta[key]), str) and piece:
                 delta[key] = self._separated(key, piece)
-        if fragments:
-            if visible := self._visible(fragments):
-                delta["tool_calls"] = visible
-            else:
-                choice.pop("logprobs", None)  # they would tell our call
+        if fragments and (visible := self._visible(fragments)):
+            delta["tool_calls"] = visible
+        if fragments and self._claims is not None:
+            choice.pop("logprobs", None)  # they would tell our calls
         ends = text(choice.get("finish_reason"))
         choice["index"], choice["delta"], choice["finish_reason"] = 0, delta, None
         seen = any(delta.values()) or bool(choice.get("logprobs"))

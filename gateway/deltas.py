@@ -14,6 +14,8 @@ from tools.base import ToolCall
 
 Json = Any
 
+KINDS = ("function", "custom")
+
 
 def a_dict(value: Json) -> dict[str, Json]:
     """The value, if the provider sent the object that its API promises here. UpstreamError else."""
@@ -117,9 +119,6 @@ class Draft:
         part = {k: v for k, v in (fragment.get(kind) or {}).items() if k != "name"}
         rest = {k: v for k, v in fragment.items() if k not in ("id", "type")}
         return {**rest, "index": self.shown, kind: part}
-
-
-KINDS = ("function", "custom")
 
 
 def _kind(fragment: dict[str, Json]) -> str:

@@ -1,14 +1,53 @@
 """Providers, what turns leave behind, and what a continuation needs."""
 
+import re
 import uuid
 from datetime import datetime
 from typing import ClassVar, Self
+from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from orazaka.secrets import EncryptedTextField
+
+
+def check_base_url(url: str) -> None:
+    """Refuse what is not the base of an API. Names without a dot are fine: hosts of one's own."""
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018  # raises for what is no port
+    except ValueError:
+        raise ValidationError("must be a URL") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or re.search(r"\s", url):
+        raise ValidationError("must be a URL that begins with http:// or https://")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ValidationError("must hold no user name, query or fragment")
+
+
+def check_headers(value: object) -> None:
+    """Refuse what can't be sent as headers."""
+    if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+        raise ValidationError('must be an object of texts, such as {"X-Title": "Orazaka"}')
+    if not all(re.fullmatch(r"[A-Za-z0-9-]+", name) for name in value):
+        raise ValidationError("names of headers are letters, digits and hyphens")
+    if not all(one.isascii() and one.isprintable() for one in value.values()):
+        raise ValidationError("values of headers are printable ASCII")
+
+
+class Providers(models.QuerySet["Provider"]):
+    """Verbs on providers."""
+
+    def names(self) -> list[str]:
+        """Those of all rows, enabled or not."""
+        return list(self.order_by("name").values_list("name", flat=True))
+
+    def switch(self, *, on: bool) -> int:
+        """Enable or disable them. Gives how many."""
+        return self.update(enabled=on)
 
 
 class Provider(models.Model):
@@ -18,26 +57,45 @@ class Provider(models.Model):
     """
 
     name = models.SlugField(max_length=64, unique=True, help_text="What stands before the colon.")
-    chat_url = models.URLField(
-        max_length=500, blank=True, help_text="Base URL of /chat/completions, with its version."
+    chat_url = models.CharField(
+        "chat URL",
+        max_length=500,
+        blank=True,
+        validators=[check_base_url],
+        help_text="Base URL of /chat/completions, with its version.",
     )
-    messages_url = models.URLField(
-        max_length=500, blank=True, help_text="Base URL of /messages, with its version."
+    messages_url = models.CharField(
+        "messages URL",
+        max_length=500,
+        blank=True,
+        validators=[check_base_url],
+        help_text="Base URL of /messages, with its version.",
     )
-    responses_url = models.URLField(
-        max_length=500, blank=True, help_text="Base URL of /responses, with its version."
+    responses_url = models.CharField(
+        "responses URL",
+        max_length=500,
+        blank=True,
+        validators=[check_base_url],
+        help_text="Base URL of /responses, with its version.",
     )
     api_key = EncryptedTextField(blank=True)
     enabled = models.BooleanField(default=True)
     model_names = models.JSONField(
         null=True, blank=True, help_text="Names of models; empty = whatever the provider has."
     )
-    default_headers = models.JSONField(default=dict, blank=True)
+    default_headers = models.JSONField(
+        default=dict,
+        blank=True,
+        validators=[check_headers],
+        help_text='Sent with every request, such as {"X-Title": "Orazaka"}.',
+    )
     connect_seconds = models.FloatField(default=5)
     first_byte_seconds = models.FloatField(default=120)
     silence_seconds = models.FloatField(default=120)
     turn_seconds = models.FloatField(default=600)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    objects = Providers.as_manager()
 
     class Meta:
         constraints: ClassVar = [
@@ -52,6 +110,35 @@ class Provider(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class ProviderTests(models.QuerySet["ProviderTest"]):
+    """Verbs on tests of providers."""
+
+    def note(self, provider: Provider, *, ok: bool, words: str, ms: float) -> None:
+        """Remember the last test of a provider."""
+        values = {"ok": ok, "words": words[:500], "ms": ms, "tested_at": timezone.now()}
+        self.update_or_create(provider=provider, defaults=values)
+
+
+class ProviderTest(models.Model):
+    """How a provider's last test went.
+
+    A table of its own: a test must not count as a change of configuration.
+    """
+
+    provider = models.OneToOneField(
+        Provider, on_delete=models.CASCADE, primary_key=True, related_name="test"
+    )
+    ok = models.BooleanField()
+    words = models.CharField(max_length=500)
+    ms = models.FloatField()
+    tested_at = models.DateTimeField()
+
+    objects = ProviderTests.as_manager()
+
+    def __str__(self) -> str:
+        return f"test of {self.provider_id}: {self.words}"
 
 
 class TurnRows(models.QuerySet["Turn"]):

@@ -100,7 +100,7 @@ def load() -> Peers:
     for row in Provider.objects.all():
         peers.pop(row.name, None)
         if row.enabled:
-            peers[row.name] = _from_row(row)
+            peers[row.name] = as_peer(row)
     return peers
 
 
@@ -122,7 +122,8 @@ def from_environment() -> dict[str, Peer]:
     return peers
 
 
-def _from_row(row: Provider) -> Peer:
+def as_peer(row: Provider) -> Peer:
+    """A row as turns and tests use it, enabled or not."""
     bases = {"chat": row.chat_url, "messages": row.messages_url, "responses": row.responses_url}
     return Peer(
         name=row.name,

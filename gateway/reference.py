@@ -133,6 +133,7 @@ _STEP = {
         "detail": {"type": "object"},
     },
 }
+_MESSAGE = {"type": "object", "required": ["role"], "properties": {"role": _TEXT}}
 OUTLINES = {
     "ChatRequest": {
         "allOf": [
@@ -141,7 +142,7 @@ OUTLINES = {
                 "required": ["model", "messages"],
                 "properties": {
                     "model": {"type": "string", "description": "`provider:model`."},
-                    "messages": {"type": "array", "minItems": 1, "items": {"type": "object"}},
+                    "messages": {"type": "array", "minItems": 1, "items": _MESSAGE},
                     "stream": {"type": ["boolean", "null"]},
                     "tools": {"type": "array", "items": {"type": "object"}},
                 },

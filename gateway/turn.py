@@ -10,14 +10,14 @@ from typing import Any
 import structlog
 from django.db import InterfaceError, OperationalError
 
-from gateway import definitions, demo, loop, sse, tails, wiring
+from gateway import definitions, demo, loop, metrics, sse, tails, wiring
 from gateway.chat import Chat
 from gateway.fields import Fields
 from gateway.outlet import Outlet
 from gateway.providers import Route
 from gateway.record import Record, Status
 from gateway.sse import Event
-from gateway.turns import TURNS
+from gateway.turns import TURNS, Stopping
 from gateway.upstream import Upstream
 from gateway.wire import Tail, Usage, Wire
 from orazaka.caller import Caller
@@ -93,7 +93,9 @@ class Turn:
             status = Status.OK
         except asyncio.CancelledError:
             status = Status.CANCELLED
-            raise
+            if not self._runtime[TURNS].cut:
+                raise
+            self._fail(Stopping("the gateway is stopping, and the turn took too long to wait for"))
         except OrazakaError as error:
             self._fail(error)
         except TimeoutError:
@@ -105,9 +107,15 @@ class Turn:
             logger.exception("a turn failed because of a fault of ours")
             self._fail(OrazakaError("the gateway failed because of a fault of its own"))
         finally:
-            usage = self._wire.totals() if self._wire else Usage()
-            self._runtime[WRITER].put(*self.record.rows(status, usage, self.failed))
-            self.outlet.close()
+            self._close(status)
+
+    def _close(self, status: str) -> None:
+        ask, record = self.ask, self.record
+        usage = self._wire.totals() if self._wire else Usage()
+        self._runtime[WRITER].put(*record.rows(status, usage, self.failed))
+        self.outlet.close()
+        peer = ask.route.peer.name
+        metrics.count(record, wire=ask.wire, provider=peer, status=status, usage=usage)
 
     async def _work(self) -> None:
         ask, record = self.ask, self.record

@@ -11,6 +11,7 @@ from django.conf import settings
 
 from orazaka.errors import OrazakaError
 from orazaka.runtime import Resource, Runtime
+from orazaka.stopping import STOPPING
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +29,7 @@ class Turns:
     def __init__(self) -> None:
         self.running: set[asyncio.Task[None]] = set()
         self.begun = 0
+        self.cut = False  # whether those that run are being cancelled because the process ends
         self._stopping = False
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -46,6 +48,7 @@ class Turns:
         self._stopping = True
         if self.running:
             _, late = await asyncio.wait(self.running, timeout=seconds)
+            self.cut = bool(late)
             for task in late:
                 task.cancel()
             if late:
@@ -54,10 +57,20 @@ class Turns:
 
 
 @asynccontextmanager
-async def _open(_: Runtime) -> AsyncIterator[Turns]:
+async def _open(runtime: Runtime) -> AsyncIterator[Turns]:
     turns = Turns()
-    yield turns
-    await turns.drain(settings.ORAZAKA_DRAIN_SECONDS)
+
+    async def drained() -> None:
+        await runtime[STOPPING].wait()
+        await turns.drain(settings.ORAZAKA_DRAIN_SECONDS)
+
+    # Not runtime.spawn: those are cancelled first, and a drain under way must come to its end.
+    drain = asyncio.get_running_loop().create_task(drained(), name="drain", context=Context())
+    try:
+        yield turns
+    finally:
+        runtime[STOPPING].set()
+        await drain
 
 
 TURNS = Resource(_open)

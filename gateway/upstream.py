@@ -59,7 +59,7 @@ class Upstream:
     async def __call__(self, body: Json) -> AsyncIterator[list[Event]]:
         """The events of one model call, in lists as they arrive; a plain answer is one event.
 
-        Raises UpstreamError and its kinds. Closing the iterator cancels the call.
+        Raises UpstreamError, its kinds and BadStream. Closing the iterator cancels the call.
         """
         response = await self._open(orjson.dumps({**body, "model": self._route.model}))
         try:

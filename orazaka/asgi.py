@@ -15,9 +15,10 @@ import structlog  # noqa: E402 - after Django's set-up
 from orazaka import shortchain  # noqa: E402
 from orazaka.runtime import Runtime  # noqa: E402
 from orazaka.shortchain import Message, Receive, Send  # noqa: E402
+from orazaka.stopping import STOPPING, noticed  # noqa: E402
 
 logger = structlog.get_logger(__name__)
-SHORT = ("/v1/", "/healthz", "/readyz")
+SHORT = ("/v1/", "/healthz", "/readyz", "/metrics")
 
 
 async def application(scope: Message, receive: Receive, send: Send) -> None:
@@ -42,7 +43,8 @@ async def lifespan(receive: Receive, send: Send) -> None:
         return
     await send({"type": "lifespan.startup.complete"})
     try:
-        await receive()
+        with noticed(runtime[STOPPING]):
+            await receive()
     finally:
         await runtime.__aexit__(None, None, None)
     await send({"type": "lifespan.shutdown.complete"})

@@ -4,16 +4,16 @@ Keys only: no answer allows credentials, so cookies of a signed-in person never 
 """
 
 import re
-from collections.abc import Awaitable, Iterator
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import Any
 from urllib.parse import urlsplit
 
-from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, register
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.cache import patch_vary_headers
+from django.utils.deprecation import MiddlewareMixin
 
 PATHS = ("/v1/", "/api/")
 METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE"
@@ -31,6 +31,7 @@ def preflight(request: HttpRequest) -> HttpResponse | None:
     if "Access-Control-Request-Method" not in request.headers:
         return None
     response = HttpResponse(status=204)
+    del response["Content-Type"]  # there is none
     response["Access-Control-Allow-Methods"] = METHODS
     response["Access-Control-Max-Age"] = str(REMEMBERED_SECONDS)
     names = request.headers.get("Access-Control-Request-Headers", "")
@@ -56,28 +57,15 @@ def _is_allowed(request: HttpRequest) -> bool:
     return bool(origin and request.path.startswith(PATHS) and {origin, "*"} & set(origins))
 
 
-class CorsMiddleware:
-    """For Django's chain, sync or async; `/v1` has its own chain and calls the functions above."""
+class CorsMiddleware(MiddlewareMixin):
+    """For Django's chain; `/v1` has its own chain and calls the functions above."""
 
-    sync_capable = async_capable = True
+    def process_request(self, request: HttpRequest) -> HttpResponse | None:
+        return preflight(request)
 
-    def __init__(self, get_response: Any) -> None:
-        self.get_response = get_response
-        self.is_async = iscoroutinefunction(get_response)
-        if self.is_async:
-            markcoroutinefunction(self)
-
-    def __call__(self, request: HttpRequest) -> Any:
-        if self.is_async:
-            return self._answer(request)
-        response = preflight(request) or cast(HttpResponseBase, self.get_response(request))
-        allow(request, response)
-        return response
-
-    async def _answer(self, request: HttpRequest) -> HttpResponseBase:
-        response = preflight(request) or await cast(
-            Awaitable[HttpResponseBase], self.get_response(request)
-        )
+    def process_response(
+        self, request: HttpRequest, response: HttpResponseBase
+    ) -> HttpResponseBase:
         allow(request, response)
         return response
 

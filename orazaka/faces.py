@@ -1,12 +1,15 @@
 """Errors that no view answers, in the form of the face that was asked: problem details below
 `/api`, a plain page elsewhere. `/v1` has its own chain (`orazaka.shortchain`)."""
 
+from http import HTTPStatus
+
 from django.core.exceptions import DisallowedHost, RequestDataTooBig
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.views import defaults
 from django.views.decorators.csrf import csrf_exempt
 
 from orazaka.api import Fault, problem_response
+from orazaka.bodies import LengthRequired
 from orazaka.errors import OrazakaError
 from orazaka.jsonbody import BodyTooLarge
 
@@ -27,29 +30,26 @@ def nothing(request: HttpRequest) -> HttpResponse:
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponseBase:
-    """Django's handler400; a body over the limit is a 413."""
+    """Django's handler400, which is also told of bodies that are a 411 or 413."""
+    error = _refusal(exception)
     if is_api(request):
-        return problem_response(_refusal(exception))
-    response = defaults.bad_request(request, exception)
-    if isinstance(exception, RequestDataTooBig):
-        response.status_code = BodyTooLarge.status
-        response.content = _page("Content Too Large")
-    return response
+        return problem_response(error)
+    title = HTTPStatus(error.status).phrase
+    page = defaults.ERROR_PAGE_TEMPLATE % {"title": title, "details": ""}
+    return HttpResponse(page, status=error.status)
 
 
 def _refusal(exception: Exception) -> OrazakaError:
     if isinstance(exception, RequestDataTooBig):
         return BodyTooLarge()
+    if isinstance(exception, LengthRequired):
+        words = "the body comes without Content-Length; send it whole"
+        return OrazakaError(words, status=411, code="length_required")
     if isinstance(exception, DisallowedHost):
         # The exception's own words repeat the header.
         words = "this deployment does not answer to the name in the Host header (ALLOWED_HOSTS)"
         return OrazakaError(words, status=400, code="disallowed_host")
     return OrazakaError("the request can't be read", status=400, code="bad_request")
-
-
-def _page(title: str) -> bytes:
-    page = defaults.ERROR_PAGE_TEMPLATE % {"title": title, "details": ""}
-    return page.encode()
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponseBase:

@@ -92,6 +92,7 @@ REASONS = {
     401: "No API key, or one that does not work.",
     403: "The key or its user may not do this.",
     404: "There is no such thing, or it is someone else's.",
+    411: "The body has no Content-Length.",
     413: "The body is too large.",
     415: "The body is not JSON.",
     429: "The key's requests of this minute are used up; Retry-After says when to come again.",
@@ -115,7 +116,7 @@ def with_problems(result: Json, **_: Any) -> Json:
 
 def _possible(path: str, operation: Mapping[str, Json]) -> list[int]:
     placed, sent = "{" in path, "requestBody" in operation
-    only_when = {404: placed, 413: sent, 415: sent}
+    only_when = {404: placed, 411: sent, 413: sent, 415: sent}
     return [status for status in REASONS if only_when.get(status, True)]
 
 

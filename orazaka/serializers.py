@@ -38,12 +38,28 @@ class MadeKeySerializer(KeySerializer):
     key = serializers.CharField(help_text="Shown only now.")
 
 
+class Text(serializers.CharField):
+    """A JSON text; DRF's own takes numbers too."""
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
+class Whole(serializers.IntegerField):
+    """A JSON number without a fraction; DRF's own takes texts too."""
+
+    def to_internal_value(self, data: Any) -> int:
+        if isinstance(data, bool) or not isinstance(data, int | float):
+            self.fail("invalid")
+        return super().to_internal_value(data)
+
+
 class KeyWishSerializer(serializers.Serializer[Any]):
     """A key to be made. What is left out is as in the key that makes it, else unlimited."""
 
-    name = serializers.CharField(
-        required=False, allow_blank=True, max_length=100, help_text="What it is used for."
-    )
+    name = Text(required=False, allow_blank=True, max_length=100, help_text="What it is used for.")
     scopes = serializers.ListField(
         required=False,
         min_length=1,
@@ -56,10 +72,10 @@ class KeyWishSerializer(serializers.Serializer[Any]):
         required=False,
         allow_null=True,
         max_length=MOST_MODELS,
-        child=serializers.CharField(max_length=255),
+        child=Text(max_length=255),
         help_text='Such as ["openai:gpt-5", "demo:*"]; null: every model.',
     )
-    requestsPerMinute = serializers.IntegerField(
+    requestsPerMinute = Whole(
         source="requests_per_minute",
         required=False,
         allow_null=True,

@@ -25,6 +25,11 @@ def flag(name: str, *, default: bool) -> bool:
     raise environ.ImproperlyConfigured(f"{name} must be a yes or no, not {word!r}")
 
 
+def hand_down(name: str, value: str) -> None:
+    """Set a variable for child processes: what `manage.py serve` decided holds in its workers."""
+    env.ENVIRON[name] = value
+
+
 # --- Django ---------------------------------------------------------------------------------------
 DEBUG = flag("DEBUG", default=False)
 SECRET_KEY = env.str("SECRET_KEY", default="")  # empty: system check E001 says what to do
@@ -55,6 +60,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "orazaka.cors.CorsMiddleware",
+    "orazaka.bodies.BodyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -82,7 +88,13 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LANGUAGE_CODE, TIME_ZONE, USE_TZ, USE_I18N = "en", "UTC", True, False
 STATIC_URL, STATIC_ROOT = "static/", BASE_DIR / "static"
 WHITENOISE_USE_FINDERS = True  # no collectstatic needed to try it
-LOGIN_URL = "/admin/login/"
+LOGIN_URL, LOGIN_REDIRECT_URL = "/admin/login/", "/admin/"
+UNFOLD = {
+    "SITE_TITLE": "Orazaka",
+    "SITE_HEADER": "Orazaka",
+    "SITE_SYMBOL": "hub",
+    "SIDEBAR": {"navigation": "orazaka.sidebar.navigation"},
+}
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("MinimumLengthValidator", "CommonPasswordValidator", "NumericPasswordValidator")
@@ -103,7 +115,6 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["orazaka.jsonbody.JSONParser"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "orazaka.jsonbody.OneForm",
-    "DEFAULT_METADATA_CLASS": None,  # OPTIONS says nothing that the schema does not
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_THROTTLE_CLASSES": ["orazaka.ratelimit.KeyThrottle"],
     "EXCEPTION_HANDLER": "orazaka.api.exception_handler",
@@ -191,6 +202,14 @@ ORAZAKA_MCP_LIST_TTL_SECONDS = env.float("ORAZAKA_MCP_LIST_TTL_SECONDS", default
 ORAZAKA_RECORD_PAYLOADS = flag("ORAZAKA_RECORD_PAYLOADS", default=False)
 # Days that turn records are kept; 0: for ever.
 ORAZAKA_TURN_RETENTION_DAYS = env.int("ORAZAKA_TURN_RETENTION_DAYS", default=30)
+
+# --- Metrics --------------------------------------------------------------------------------------
+# A token that opens /metrics, next to the keys of staff users; empty: those only.
+ORAZAKA_METRICS_TOKEN = env.str("ORAZAKA_METRICS_TOKEN", default="")
+# Where several workers put their measurements to be summed up; `manage.py serve` makes one.
+PROMETHEUS_MULTIPROC_DIR = env.str("PROMETHEUS_MULTIPROC_DIR", default="")
+
+# --- Logs -----------------------------------------------------------------------------------------
 ORAZAKA_LOG_LEVEL = env.str("ORAZAKA_LOG_LEVEL", default="INFO").upper()
 LOGGING_CONFIG = "orazaka.logs.configure"
 LOGGING = {"level": ORAZAKA_LOG_LEVEL}

@@ -106,6 +106,13 @@ class SnapshotKeeper:
         self._failing: frozenset[str] = frozenset()
         self._patient = True
         self.listening = False
+        self.rebuilds = 0
+        self._looked_at = -math.inf
+
+    @property
+    def age(self) -> float:
+        """Seconds since the configuration was last known to be the database's."""
+        return time.monotonic() - self._looked_at
 
     @property
     def current(self) -> bool:
@@ -172,11 +179,14 @@ class SnapshotKeeper:
         else:
             if changed:
                 self.latest = Snapshot(dict(self._values))
+                self.rebuilds += 1
         for name in errors.keys() - self._failing:
             log.error("configuration not read: %s", name, exc_info=errors[name])
         for name in self._failing - errors.keys():
             log.info("configuration is read again: %s", name)
         self._failing = frozenset(errors)
+        if not errors:
+            self._looked_at = time.monotonic()
         return not errors
 
     def _load(self, errors: dict[str, Exception]) -> bool:

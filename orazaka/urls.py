@@ -6,6 +6,7 @@ from django.views.generic import RedirectView
 
 from orazaka.faces import nothing
 from orazaka.health import healthz, readyz
+from orazaka.metrics import metrics
 from orazaka.openapi import Docs, Schema
 
 urlpatterns = [
@@ -13,6 +14,7 @@ urlpatterns = [
     path("v1/", include("gateway.urls")),
     path("healthz", healthz),
     path("readyz", readyz),
+    path("metrics", metrics),
     path("admin/", admin.site.urls),
     path("api/schema", Schema.as_view(), name="schema"),
     path("api/docs", Docs.as_view()),

@@ -63,7 +63,13 @@ class Writer:
         self._queue: deque[Item] = deque(maxlen=QUEUE_LENGTH)
         self._wake, self._idle, self._hurry = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._idle.set()
-        self.dropped = 0  # items that the full queue let go
+        self.dropped = 0  # items that the full queue let go since it last wrote
+        self.lost = 0  # all of them
+
+    @property
+    def queued(self) -> int:
+        """Items that are not being written yet."""
+        return len(self._queue)
 
     def put(self, *rows: models.Model) -> None:
         """Insert rows, soon. Rows that others refer to must bring their own primary key."""
@@ -82,6 +88,7 @@ class Writer:
             if not self.dropped:
                 log.error("the writer's queue is full: from here on the oldest items are dropped")
             self.dropped += 1
+            self.lost += 1
         self._queue.append(item)
         if len(self._queue) >= BATCH_LENGTH:
             self._hurry.set()

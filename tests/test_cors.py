@@ -112,14 +112,12 @@ def test_rest_shows_answers_and_errors_to_the_page() -> None:
 
 def test_rest_allows_nothing_to_other_origins() -> None:
     headers = {**ASKS, "Origin": "https://evil.example"}
-    response = by_key().client.options("/api/v1/keys", headers=headers)
-    assert response.status_code == 405
-    assert cors_of(response) == {}
+    for client in (Client(), by_key().client):
+        assert cors_of(client.options("/api/v1/keys", headers=headers)) == {}
 
 
 def test_an_options_request_that_is_no_preflight_is_an_ordinary_one() -> None:
-    response = Client().options("/api/v1/keys", headers={"Origin": PAGE})
-    assert response.status_code in (401, 405)
+    assert Client().options("/api/v1/keys", headers={"Origin": PAGE}).status_code == 401
 
 
 def test_a_star_is_any_page(settings) -> None:

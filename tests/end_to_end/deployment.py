@@ -7,7 +7,7 @@ import secrets
 import sqlite3
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -127,12 +127,10 @@ class Server:
     def key(self) -> str:
         return self.deployment.key
 
-    def http(self, **options: Any) -> AbstractContextManager[httpx.Client]:
-        """A client with the deployment's key."""
-        headers = {"Authorization": f"Bearer {self.key}"}
-        return httpx.Client(
-            base_url=self.url, headers=headers, trust_env=False, timeout=30, **options
-        )
+    def http(self, **headers: str) -> httpx.Client:
+        """A client with the deployment's key; to be closed."""
+        headers = {"Authorization": f"Bearer {self.key}", **headers}
+        return httpx.Client(base_url=self.url, headers=headers, trust_env=False, timeout=30)
 
 
 @contextmanager

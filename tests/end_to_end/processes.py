@@ -1,15 +1,15 @@
 """Child processes of the tests: each has a limit to start and to stop, and what it said is kept."""
 
 import os
+import queue
 import re
-import selectors
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,13 +21,19 @@ class Stuck(AssertionError):
     """A process did not do in time what it should; the message has its last words."""
 
 
-@dataclass
 class Child:
-    """A running process. Standard error goes to `log`, and so does standard output unless it is
-    read with `line`."""
+    """A running process. Standard error goes to `log`, and so does standard output unless it
+    `talks`: then it is read with `line`."""
 
-    process: "subprocess.Popen[str]"
-    log: Path
+    def __init__(self, process: "subprocess.Popen[str]", log: Path) -> None:
+        self.process, self.log = process, log
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        for line in self.process.stdout or ():
+            self._lines.put(line.rstrip("\n"))
 
     @property
     def pid(self) -> int:
@@ -40,12 +46,12 @@ class Child:
 
     def line(self, seconds: float = START_SECONDS) -> str:
         """The next line of standard output, without its end. Raises Stuck."""
-        assert self.process.stdout is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.process.stdout, selectors.EVENT_READ)
-            if selector.select(seconds) and (line := self.process.stdout.readline()):
-                return line.rstrip("\n")
-        raise Stuck(f"{self.process.args} said no line within {seconds:g} s:\n{self.said[-3000:]}")
+        try:
+            return self._lines.get(timeout=seconds)
+        except queue.Empty:
+            raise Stuck(
+                f"{self.process.args} said no line within {seconds:g} s:\n{self.said[-3000:]}"
+            ) from None
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
@@ -58,6 +64,15 @@ class Child:
             raise Stuck(
                 f"{self.process.args} did not end within {seconds:g} s:\n{self.said[-3000:]}"
             ) from None
+
+    def end(self) -> None:
+        """End it at once, if it still runs, and let go of its pipes."""
+        self.process.kill()
+        self.process.wait()
+        self._reader.join(5)
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe:
+                pipe.close()
 
     def stop(self, seconds: float = STOP_SECONDS) -> int:
         """End it with SIGTERM; its exit code. Raises Stuck."""
@@ -91,15 +106,11 @@ def child(
             stdout=subprocess.PIPE if talks else words,
             stderr=words,
         )
+    running = Child(process, log)
     try:
-        yield Child(process, log)
+        yield running
     finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe:
-                pipe.close()
+        running.end()
 
 
 def run(

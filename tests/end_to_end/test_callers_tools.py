@@ -106,9 +106,7 @@ def test_the_callers_tool_wins_a_name_and_the_servers_is_still_callable(client, 
 
 
 def test_the_conversation_can_go_on_after_the_continuation(client, provider, mcp, way):
-    script = (
-        'CALL add {"a": 2, "b": 3}\nTHEN\nCALL lookup_order {"number": 7}\nTHEN\nSAY Found it.'
-    )
+    script = 'CALL add {"a": 2, "b": 3}\nTHEN\nCALL lookup_order {"number": 7}\nTHEN\nSAY Found it.'
     asked = {"way": way, "mcp_servers": [mcp["session"].inline()], "tools": [LOOKUP]}
     first = client(script, hidden=HIDDEN, **asked)
     messages = continued(script, first, "sent")

@@ -12,7 +12,9 @@ REFUSALS = [
     pytest.param(
         {"model": "nobody:nothing"}, "NotFoundError", 404, "model_not_found", id="unknown model"
     ),
-    pytest.param({"messages": "hello"}, "UnprocessableEntityError", 422, "invalid_field", id="text"),
+    pytest.param(
+        {"messages": "hello"}, "UnprocessableEntityError", 422, "invalid_field", id="text"
+    ),
     pytest.param({"messages": []}, "UnprocessableEntityError", 422, "invalid_field", id="empty"),
     pytest.param(
         {"max_tool_iterations": 99}, "UnprocessableEntityError", 422, "invalid_field", id="rounds"
@@ -113,8 +115,7 @@ def test_the_sdk_raises_the_exception_that_a_program_expects(
 
 
 def test_a_key_that_opens_nothing_is_a_401(server):
-    with server.http() as client:
-        client.headers["Authorization"] = "Bearer ozk_nobody"
+    with server.http(Authorization="Bearer ozk_nobody") as client:
         response = client.post(
             "/v1/chat/completions", json={"model": "openai:strict-1", "messages": HELLO}
         )

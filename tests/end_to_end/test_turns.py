@@ -131,9 +131,7 @@ def test_what_goes_wrong_in_a_tool_is_told_to_the_model(client, deployment, prov
 
 def test_structured_output_is_the_last_rounds_text_alone(client, provider, mcp, way):
     wanted = {"city": "Oslo", "degrees": 21.5}
-    script = (
-        'SAY Let me look.\nCALL weather {"city": "Oslo"}\nTHEN\n' + f"SAY {json.dumps(wanted)}"
-    )
+    script = 'SAY Let me look.\nCALL weather {"city": "Oslo"}\nTHEN\n' + f"SAY {json.dumps(wanted)}"
     schema = {
         "type": "object",
         "properties": {"city": {"type": "string"}, "degrees": {"type": "number"}},

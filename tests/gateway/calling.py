@@ -31,6 +31,7 @@ class Pauses(list):
 
 @asynccontextmanager
 async def calling(port, *, wire="chat", key=KEY, headers=None, sent=None, pause=None, **limits):
+    """The way to a provider at that port; `pause` waits between two tries."""
     peer = Peer(
         name="acme",
         bases={},
@@ -46,11 +47,13 @@ async def calling(port, *, wire="chat", key=KEY, headers=None, sent=None, pause=
 
 
 async def events(call, body=ASKED):
+    """All events of one model call."""
     async with asyncio.timeout(20):
         return [event async for batch in call(body) for event in batch]
 
 
 async def failure(call, body=ASKED):
+    """The error that a model call ends with; it must tell neither our key nor an address."""
     with pytest.raises(OrazakaError) as caught:
         await events(call, body)
     error = caught.value
@@ -60,6 +63,8 @@ async def failure(call, body=ASKED):
 
 
 def replying(status=200, body=b'{"choices": []}', **more):
+    """A server's whole answer."""
+
     async def answer(request):
         headers = more.get("headers") or {"content-type": "application/json"}
         return web.Response(status=status, body=body, headers=headers)
@@ -68,6 +73,8 @@ def replying(status=200, body=b'{"choices": []}', **more):
 
 
 def streaming(*parts, hold=False):
+    """A server's answer in parts; with `hold` it never ends."""
+
     async def answer(request):
         response = web.StreamResponse(headers=TEXT)
         await response.prepare(request)
@@ -81,4 +88,5 @@ def streaming(*parts, hold=False):
 
 
 def chunk(data):
+    """Data as one chunk of HTTP/1.1's chunked coding."""
     return b"%x\r\n%s\r\n" % (len(data), data)

@@ -44,7 +44,7 @@ class Played:
         return self.reply["choices"][0]["message"]
 
     @property
-    def appended(self) -> list[Json]:
+    def appended(self) -> Json:
         """What the last model call holds after the client's own messages."""
         return self.bodies[-1]["messages"][len(self.bodies[0]["messages"]) :]
 
@@ -89,7 +89,7 @@ def tool(name: str) -> Json:
     return {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
 
 
-def tool_name(entry: Json) -> str:
+def tool_name(entry: Json) -> Json:
     return (entry.get("function") or entry.get("custom"))["name"]
 
 

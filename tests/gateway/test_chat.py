@@ -140,10 +140,12 @@ async def test_no_fragment_of_our_name_shows_though_it_begins_like_one_of_theirs
     assert [c.name for c in turn.ran] == ["lookup"]
 
 
-async def test_logprobs_of_our_hidden_calls_do_not_show():
-    event = chunk(calls(LOOKUP))
+@pytest.mark.parametrize("asked", [[LOOKUP], [LOOKUP, WEATHER]], ids=["ours", "mixed"])
+async def test_logprobs_of_our_hidden_calls_do_not_show(asked):
+    event = chunk(calls(*asked))
     event["choices"][0]["logprobs"] = {"content": [{"token": "lookup", "logprob": -0.5}]}
-    turn = await play(STREAM, [[event, chunk({}, "tool_calls"), DONE], stream({"content": "42."})])
+    rounds = [[event, chunk({}, "tool_calls"), DONE], stream({"content": "42."})]
+    turn = await play(THEIRS | STREAM, rounds)
     assert b"lookup" not in turn.raw
 
 
@@ -243,7 +245,7 @@ async def test_a_name_that_nobody_has_passes_when_no_tools_are_ours():
 # --- cut off
 
 
-@pytest.mark.parametrize("reason", ["length", "content_filter"])
+@pytest.mark.parametrize("reason", ["length", "model_length", "max_tokens", "content_filter"])
 async def test_of_an_answer_that_was_cut_off_nothing_of_ours_is_run(reason):
     plain = await play(THEIRS, [whole("So.", LOOKUP, finish=reason)])
     streamed = await play(

@@ -1,5 +1,7 @@
 """What a request may ask of the gateway: each malformed body, its status and path (spec 3.2)."""
 
+from typing import Any
+
 import orjson
 import pytest
 
@@ -37,7 +39,7 @@ def refused(body):
 
 # --- fields that have the wrong shape
 
-INLINE = {
+INLINE: dict[str, tuple[Any, str]] = {
     "a server that is a text": ("x", "mcp_servers[0]"),
     "a server that is null": (None, "mcp_servers[0]"),
     "a server without a name": ({"url": "https://a"}, "mcp_servers[0].name"),

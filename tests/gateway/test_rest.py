@@ -1,6 +1,6 @@
 """`/api/v1/turns`: whose turns one sees, filters, pages, and a turn with its steps."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
 from uuid import uuid4
@@ -8,29 +8,13 @@ from uuid import uuid4
 import pytest
 from django.contrib.auth.models import User
 
-from gateway.models import Turn, TurnStep
+from gateway.models import Turn
 from tests.factories import UserFactory
+from tests.gateway.rows import START, step, turn
 from tests.rest import Rest, by_key, problem, staff
 
 pytestmark = pytest.mark.django_db
 Json = Any
-START = datetime(2026, 11, 1, tzinfo=UTC)
-
-
-def turn(user: User | None = None, *, at: float = 0, **fields: Json) -> Turn:
-    """A turn that began `at` seconds after START, of a new user if none is given."""
-    user = user or UserFactory.create()
-    whole = {
-        "user": user,
-        "principal": f"user:{user.pk}",
-        "wire": "chat",
-        "model": "demo:demo",
-        "streamed": False,
-        "status": "ok",
-        "started_at": START + timedelta(seconds=at),
-        "duration_ms": 12.5,
-    }
-    return Turn.objects.create(**{**whole, **fields})
 
 
 def ids(response: Any) -> list[str]:
@@ -299,11 +283,6 @@ def test_a_page_takes_the_same_queries_however_many_turns_it_has(
 
 
 # --- One turn -------------------------------------------------------------------------------------
-def step(turn: Turn, position: int, **fields: Json) -> TurnStep:
-    whole = {"kind": "tool", "name": "weekday", "outcome": "ok", "started_ms": 1, "duration_ms": 2}
-    return TurnStep.objects.create(turn=turn, position=position, **{**whole, **fields})
-
-
 def test_a_turn_has_its_steps_in_the_order_of_their_starts() -> None:
     user = UserFactory.create()
     offered = [{"name": "weekday", "source": "inline:sample", "reason": "named in the request"}]

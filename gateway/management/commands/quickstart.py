@@ -25,6 +25,7 @@ from rich.table import Table
 from gateway import firstturn
 from orazaka import dotenv
 from orazaka.models import ApiKey
+from orazaka.settings import hand_down
 
 READY_SECONDS = 60
 STOP_SECONDS = 40  # the server drains its turns for 30
@@ -47,11 +48,13 @@ class Command(BaseCommand):
         if not is_free(port):
             raise CommandError(f"port {port} is in use; choose another: make run PORT={port + 100}")
         first = self._database()
+        if settings.ORAZAKA_LOG_LEVEL == "INFO":  # nobody chose it: the terminal is for people
+            hand_down("ORAZAKA_LOG_LEVEL", "WARNING")
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         try:
             with (
                 child("-m", "mcp_servers.sample", "--port", str(sample)) as tools,
-                child(*SERVER, "--port", str(port)) as server,
+                child("manage.py", "serve", "--port", str(port)) as server,
                 self.console.status("starting …"),
             ):
                 self._wait(server, lambda: answers(f"{base}/readyz"))
@@ -143,17 +146,6 @@ class Command(BaseCommand):
     def _serve(self, server: subprocess.Popen[bytes]) -> None:
         if server.wait() != 0:
             raise CommandError("the server ended by itself; what it said stands above")
-
-
-SERVER = (
-    "-m",
-    "uvicorn",
-    "orazaka.asgi:application",
-    "--host=127.0.0.1",
-    "--no-access-log",
-    "--log-level=warning",
-    "--timeout-graceful-shutdown=30",
-)
 
 
 @contextmanager

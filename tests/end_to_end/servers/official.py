@@ -113,9 +113,7 @@ def pages() -> Server[Any]:
     async def on_call_tool(ctx: Any, params: Any) -> types.CallToolResult:
         return types.CallToolResult(content=[types.TextContent(text=f"{params.name} was called")])
 
-    return Server(
-        "pages", on_list_tools=on_list_tools, on_call_tool=on_call_tool, cache_hints=KEEP
-    )
+    return Server("pages", on_list_tools=on_list_tools, on_call_tool=on_call_tool, cache_hints=KEEP)
 
 
 def application(kind: str) -> ASGIApp:

@@ -77,7 +77,10 @@ class Witness:
                 if message["type"] == "http.disconnect":
                     self.count("left" if "ended" not in request else "ended")
                 elif message.get("body") and not message.get("more_body"):
-                    request["rpc"] = json.loads(message["body"]).get("method")
+                    said = json.loads(message["body"])
+                    request["rpc"] = said.get("method")
+                    about = (said.get("params") or {}).get("requestId")
+                    request["id"] = said.get("id", about)
                 await given.put(message)
                 if message["type"] == "http.disconnect":
                     return
