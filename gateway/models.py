@@ -8,11 +8,14 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
+from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from orazaka.secrets import EncryptedTextField
+
+AT_LEAST = MinValueValidator(0.1)  # seconds
 
 
 def check_base_url(url: str) -> None:
@@ -89,10 +92,10 @@ class Provider(models.Model):
         validators=[check_headers],
         help_text='Sent with every request, such as {"X-Title": "Orazaka"}.',
     )
-    connect_seconds = models.FloatField(default=5)
-    first_byte_seconds = models.FloatField(default=120)
-    silence_seconds = models.FloatField(default=120)
-    turn_seconds = models.FloatField(default=600)
+    connect_seconds = models.FloatField(default=5, validators=[AT_LEAST])
+    first_byte_seconds = models.FloatField(default=120, validators=[AT_LEAST])
+    silence_seconds = models.FloatField(default=120, validators=[AT_LEAST])
+    turn_seconds = models.FloatField(default=600, validators=[AT_LEAST])
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     objects = Providers.as_manager()

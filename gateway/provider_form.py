@@ -7,23 +7,10 @@ from django import forms
 from unfold.widgets import UnfoldAdminPasswordWidget, UnfoldAdminTextareaWidget
 
 from gateway.models import Provider
+from orazaka.lines import Lines
 
 Json = Any
 URLS = {"chat": "chat_url", "messages": "messages_url", "responses": "responses_url"}
-
-
-class Names(forms.CharField):
-    """A list of names, one a line; nothing stands for no list."""
-
-    def prepare_value(self, value: Json) -> Json:
-        return "\n".join(map(str, value)) if isinstance(value, list) else value
-
-    def to_python(self, value: Json) -> Json:
-        lines = (line.strip() for line in (value or "").splitlines())
-        return list(dict.fromkeys(line for line in lines if line)) or None
-
-    def has_changed(self, initial: Json, data: Json) -> bool:
-        return bool((initial or None) != self.to_python(data))
 
 
 class ProviderForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -35,15 +22,13 @@ class ProviderForm(forms.ModelForm):  # type: ignore[type-arg]
         widget=UnfoldAdminPasswordWidget(attrs={"autocomplete": "new-password"}),
         help_text="Stored encrypted, never shown. Leave it empty to keep the one that is stored.",
     )
-    model_names = Names(
-        label="Models",
-        required=False,
-        widget=UnfoldAdminTextareaWidget(attrs={"rows": 4}),
-        help_text="One name a line. Empty: whatever the provider has.",
+    model_names = Lines(
+        label="Models", help_text="One name a line. Empty: whatever the provider has."
     )
 
     class Meta:
         model = Provider
+        widgets = {"default_headers": UnfoldAdminTextareaWidget({"rows": 3})}
         fields = (
             "name",
             "enabled",
@@ -59,6 +44,10 @@ class ProviderForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def clean_api_key(self) -> str:
         return self.cleaned_data["api_key"] or self.instance.api_key or ""
+
+    def clean_default_headers(self) -> Json:
+        """Nothing, in whatever form, is no headers; what is something was judged by the model."""
+        return self.cleaned_data["default_headers"] or {}
 
     def clean(self) -> Json:
         """A stored key must not go to a host that it was not typed for."""

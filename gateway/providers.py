@@ -108,7 +108,8 @@ PROVIDERS = Part("providers", load, watches=(Provider,))
 
 
 def from_environment() -> dict[str, Peer]:
-    """`openai`, `anthropic` where their SDK's own variables are set, and the built-in `demo`."""
+    """`openai`, `anthropic` where their SDK's own variables are set, `local` where its URL is, and
+    the built-in `demo`."""
     peers = {}
     if key := settings.OPENAI_API_KEY:
         base = settings.OPENAI_BASE_URL
@@ -117,6 +118,8 @@ def from_environment() -> dict[str, Peer]:
         # The SDK's base has no version. Chat goes through the provider's own compatible endpoint.
         base = settings.ANTHROPIC_BASE_URL.rstrip("/") + "/v1"
         peers["anthropic"] = Peer(name="anthropic", key=key, bases={"messages": base, "chat": base})
+    if base := settings.ORAZAKA_LOCAL_MODEL_URL:
+        peers["local"] = Peer(name="local", bases={"chat": base})
     if settings.ORAZAKA_DEMO:
         peers[DEMO] = Peer(name=DEMO, bases={"chat": "demo:"}, models=("demo",))
     return peers
@@ -130,7 +133,7 @@ def as_peer(row: Provider) -> Peer:
         bases={wire: base for wire, base in bases.items() if base},
         key=row.api_key or "",
         models=tuple(row.model_names) if row.model_names is not None else None,
-        headers={str(k): str(v) for k, v in row.default_headers.items()},
+        headers={str(k): str(v) for k, v in (row.default_headers or {}).items()},
         limits=Limits(
             connect=row.connect_seconds,
             first_byte=row.first_byte_seconds,

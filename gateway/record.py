@@ -30,7 +30,11 @@ class Record:
         self.rounds = self.tool_calls = 0
         self.first_output: float | None = None
         self._caller, self._wire, self._model, self._streamed = caller, wire, model, streamed
-        self._began, self._at = time.perf_counter(), datetime.now(UTC)
+        self._began, self.at = time.perf_counter(), datetime.now(UTC)
+
+    @property
+    def request_id(self) -> str:
+        return self._caller.request_id
 
     def now(self) -> float:
         """Milliseconds since the turn began."""
@@ -95,7 +99,7 @@ class Record:
         """The turn and its steps, ready to be written."""
         turn = Turn(
             id=self.id,
-            request_id=self._caller.request_id,
+            request_id=self.request_id,
             user_id=self._caller.user_id,
             principal=self._caller.principal,
             key_id=self._caller.key_id,
@@ -112,7 +116,7 @@ class Record:
             cached_tokens=usage.cached,
             cache_write_tokens=usage.cache_write,
             reasoning_tokens=usage.reasoning,
-            started_at=self._at,
+            started_at=self.at,
             duration_ms=self.now(),
             first_output_ms=self.first_output,
             offered=self.offered,

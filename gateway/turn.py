@@ -4,13 +4,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 from django.db import InterfaceError, OperationalError
 
-from gateway import definitions, demo, loop, metrics, sse, tails, wiring
+from gateway import definitions, demo, loop, metrics, spans, sse, tails, wiring
 from gateway.chat import Chat
 from gateway.fields import Fields
 from gateway.outlet import Outlet
@@ -24,6 +24,7 @@ from orazaka.caller import Caller
 from orazaka.errors import OrazakaError
 from orazaka.http import HTTP
 from orazaka.runtime import Runtime
+from orazaka.tracing import TRACER
 from orazaka.writer import WRITER
 from tools.base import ToolCall
 
@@ -57,6 +58,7 @@ class Ask:
     fields: Fields
     route: Route
     headers: dict[str, str]
+    trace: dict[str, str] = field(default_factory=dict)  # where the turn's spans belong
 
 
 class Turn:
@@ -116,6 +118,17 @@ class Turn:
         self.outlet.close()
         peer = ask.route.peer.name
         metrics.count(record, wire=ask.wire, provider=peer, status=status, usage=usage)
+        if tracer := self._runtime[TRACER]:
+            spans.report(
+                tracer,
+                record,
+                wire=ask.wire,
+                provider=peer,
+                model=ask.route.model,
+                usage=usage,
+                error=self.failed,
+                parent=ask.trace,
+            )
 
     async def _work(self) -> None:
         ask, record = self.ask, self.record

@@ -8,7 +8,7 @@ import orjson
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
-from gateway import fields, listing
+from gateway import fields, listing, spans
 from gateway.openai import envelope
 from gateway.providers import PROVIDERS, UnknownModel, route
 from gateway.turn import Ask, Turn
@@ -76,6 +76,7 @@ async def chat_completions(request: HttpRequest) -> HttpResponseBase:
         fields=own_fields,
         route=route(body["model"], "chat", peers=peers, caller=caller),
         headers={k: v for k in FORWARDED if (v := request.headers.get(k))},
+        trace={k: v for k in spans.HEADERS if (v := request.headers.get(k))},
     )
     turn = Turn(ask, runtime)
     own(request, turn.task)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import Context
 from dataclasses import dataclass, field, replace
@@ -37,6 +37,7 @@ class Catalog:
         self._ttl = ttl
         self._kept: OrderedDict[Key, Kept] = OrderedDict()
         self._asking: dict[Key, asyncio.Task[Kept]] = {}
+        self._waiting: Counter[asyncio.Task[Kept]] = Counter()
 
     @property
     def size(self) -> int:
@@ -54,7 +55,8 @@ class Catalog:
     async def listed(self, endpoint: Endpoint) -> Kept:
         """A new list; callers at the same time share one listing.
 
-        Raises what `fetch` raises. A caller that is cancelled leaves the listing to the others.
+        Raises what `fetch` raises. A caller that is cancelled leaves the listing to the others; the
+        last one takes it along (case B81).
         """
         key = endpoint.key
         asking = self._asking.get(key)
@@ -63,7 +65,11 @@ class Catalog:
                 self._list(endpoint, key), name="mcp-list", context=Context()
             )
             asking.add_done_callback(lambda task: self._asked(key, task))
-        return await asyncio.shield(asking)
+        self._waiting[asking] += 1
+        try:
+            return await asyncio.shield(asking)
+        finally:
+            self._left(key, asking)
 
     def drop(self, key: Key) -> None:
         """The list is no longer good, nor is what is being listed now."""
@@ -101,8 +107,19 @@ class Catalog:
         while self.size > KEPT_MAX and len(self._kept) > 1:
             self._kept.popitem(last=False)
 
-    def _asked(self, key: Key, task: "asyncio.Task[Kept]") -> None:
+    def _left(self, key: Key, task: asyncio.Task[Kept]) -> None:
+        self._waiting[task] -= 1
+        if not self._waiting[task]:
+            del self._waiting[task]
+            if not task.done():
+                self._forget(key, task)  # at once: the next caller must not join what is ending
+                task.cancel()
+
+    def _forget(self, key: Key, task: asyncio.Task[Kept]) -> None:
         if self._asking.get(key) is task:
             del self._asking[key]
+
+    def _asked(self, key: Key, task: "asyncio.Task[Kept]") -> None:
+        self._forget(key, task)
         if not task.cancelled():
             task.exception()  # seen: all who waited may have left

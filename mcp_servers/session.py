@@ -109,8 +109,16 @@ class Session:
         self._last_used = time.monotonic()
         if self._retired:
             self._wake.set()
+        if not self._running and not self._ready.is_set():
+            self._abandon()
         if not task.cancelled():
             task.exception()  # seen: the caller may have left before
+
+    def _abandon(self) -> None:
+        """Give the opening up: nobody waits for it any more (case B81)."""
+        self._closing = True
+        self._end()
+        self.owner.cancel()
 
     async def _own(self, opening: AbstractAsyncContextManager[Connection]) -> None:
         try:

@@ -1,5 +1,6 @@
 """API keys, users and groups in the admin. A key is shown once, on the page that made it."""
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,7 +19,9 @@ from django.views.decorators.http import require_POST
 from unfold.admin import ModelAdmin
 from unfold.decorators import display
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+from unfold.widgets import UnfoldAdminTextareaWidget
 
+from orazaka.lines import Lines
 from orazaka.models import ApiKey, ApiKeys
 
 LIMITS = ("scopes", "allowed_models", "requests_per_minute", "expires_at")
@@ -43,9 +46,13 @@ class KeyForm(forms.ModelForm):  # type: ignore[type-arg]
     """A key can do what its user can: nobody makes one for a user who may more than himself."""
 
     maker: User
+    allowed_models = Lines(
+        help_text="One a line, such as openai:gpt-5 or demo:*. Empty: every model."
+    )
 
     class Meta:
         model = ApiKey
+        widgets = {"scopes": UnfoldAdminTextareaWidget({"rows": 2})}
         fields = ("user", "name", *LIMITS)
 
     def clean_user(self) -> User:
@@ -64,7 +71,7 @@ class ApiKeyAdmin(ModelAdmin):
     form = KeyForm
     change_form_template = "admin/orazaka/key.html"
     empty_words = "A key lets a client use /v1 and /api. It is shown once, when it is made."
-    list_display = ("hint", "name", "user", "scopes", "state", "last_used", "expires_at")
+    list_display = ("hint", "state", "name", "user", "last_used", "may", "expires_at")
     list_filter = ("revoked_at", "created_at")
     list_select_related = ("user", "use")
     search_fields = ("name", "hint", "user__username")
@@ -95,6 +102,10 @@ class ApiKeyAdmin(ModelAdmin):
     )
     def state(self, key: ApiKey) -> str:
         return key.state(timezone.now())
+
+    @admin.display(description="scopes", ordering="scopes")
+    def may(self, key: ApiKey) -> str:
+        return ", ".join(key.scopes) or "none"
 
     @admin.display(description="last used", ordering="use__last_used_at", empty_value="never")
     def last_used(self, key: ApiKey) -> Any:
@@ -161,5 +172,5 @@ class ApiKeyAdmin(ModelAdmin):
 
 
 def _first(models: list[str] | None) -> str:
-    """A model that the key may use, to try it with."""
-    return next((name for name in models or () if not name.endswith("*")), "")
+    """A model that the key may use, to try it with; only what is plain in a shell."""
+    return next((name for name in models or () if re.fullmatch(r"[A-Za-z0-9_.:/@-]+", name)), "")

@@ -14,7 +14,6 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 MOST_COUNTED = 100_000  # 15 ms on an index; a million would be 70
-_SIGNER = Signer(salt="orazaka.pages")
 
 
 class Pages(CursorPagination):
@@ -36,18 +35,21 @@ class Pages(CursorPagination):
 
     def encode_cursor(self, cursor: Any) -> str:
         """Signed: what comes back goes into a query as it is."""
-        signed = cursor.position and _SIGNER.sign(cursor.position)
+        signed = cursor.position and self._signer().sign(cursor.position)
         return super().encode_cursor(cursor._replace(position=signed))
 
     def decode_cursor(self, request: Request) -> Any:
         try:
             cursor: Any = super().decode_cursor(request)
             if cursor and cursor.position:
-                cursor = cursor._replace(position=_SIGNER.unsign(cursor.position))
+                cursor = cursor._replace(position=self._signer().unsign(cursor.position))
         except (NotFound, BadSignature):
             words = "must be one that a page's links have"
             raise ValidationError({self.cursor_query_param: [words]}) from None
         return cursor
+
+    def _signer(self) -> Signer:
+        return Signer(salt="orazaka.pages")
 
     def get_page_size(self, request: Request) -> int:
         text = request.query_params.get(self.page_size_query_param, str(self.page_size))

@@ -174,6 +174,8 @@ OPENAI_API_KEY = env.str("OPENAI_API_KEY", default="")
 OPENAI_BASE_URL = env.str("OPENAI_BASE_URL", default="") or "https://api.openai.com/v1"
 ANTHROPIC_API_KEY = env.str("ANTHROPIC_API_KEY", default="")
 ANTHROPIC_BASE_URL = env.str("ANTHROPIC_BASE_URL", default="") or "https://api.anthropic.com"
+# Where `manage.py servelocalmodel` listens; makes the provider `local` appear.
+ORAZAKA_LOCAL_MODEL_URL = env.str("ORAZAKA_LOCAL_MODEL_URL", default="")
 ORAZAKA_DEMO = flag("ORAZAKA_DEMO", default=True)  # the built-in model `demo:demo`
 # Only for URLs that the operator set; caller-chosen ones never go through a proxy.
 ORAZAKA_HTTP_PROXY = env.str("ORAZAKA_HTTP_PROXY", default="")
@@ -203,11 +205,13 @@ ORAZAKA_RECORD_PAYLOADS = flag("ORAZAKA_RECORD_PAYLOADS", default=False)
 # Days that turn records are kept; 0: for ever.
 ORAZAKA_TURN_RETENTION_DAYS = env.int("ORAZAKA_TURN_RETENTION_DAYS", default=30)
 
-# --- Metrics --------------------------------------------------------------------------------------
+# --- Metrics and traces ---------------------------------------------------------------------------
 # A token that opens /metrics, next to the keys of staff users; empty: those only.
 ORAZAKA_METRICS_TOKEN = env.str("ORAZAKA_METRICS_TOKEN", default="")
 # Where several workers put their measurements to be summed up; `manage.py serve` makes one.
 PROMETHEUS_MULTIPROC_DIR = env.str("PROMETHEUS_MULTIPROC_DIR", default="")
+# A collector of OpenTelemetry spans, such as http://127.0.0.1:4318 (OTLP over HTTP); empty: none.
+OTEL_EXPORTER_OTLP_ENDPOINT = env.str("OTEL_EXPORTER_OTLP_ENDPOINT", default="")
 
 # --- Logs -----------------------------------------------------------------------------------------
 ORAZAKA_LOG_LEVEL = env.str("ORAZAKA_LOG_LEVEL", default="INFO").upper()

@@ -8,6 +8,7 @@ import time
 
 import uvicorn
 from django.conf import settings
+from django.db import connection
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
@@ -44,6 +45,9 @@ def serve(*, host: str, port: int, workers: int) -> int:
     """
     config = configuration(host=host, port=port, workers=workers)
     listening = config.bind_socket()
+    # What checks opened would stay with the supervisor for as long as it lives.
+    connection.close()
+    getattr(connection, "close_pool", lambda: None)()
     if workers == 1:
         return _alone(config, listening)
     hand_down("WEB_CONCURRENCY", str(workers))

@@ -1,11 +1,14 @@
 """schemathesis against REST, in process: nothing that the description allows or forbids makes a
 5xx, an undocumented status, or an answer that does not fit."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import schemathesis
+from django.core.signals import request_finished, request_started
 from django.core.wsgi import get_wsgi_application
+from django.db import close_old_connections
 from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
@@ -19,6 +22,16 @@ pytestmark = pytest.mark.django_db
 
 rest = schemathesis.openapi.from_dict(document()).include(path_regex="^/api/")
 rest.app = get_wsgi_application()
+
+
+@pytest.fixture(autouse=True)
+def one_connection() -> Iterator[None]:
+    """The test's own, as with Django's test client: a server closes old ones at each request."""
+    for signal in (request_started, request_finished):
+        signal.disconnect(close_old_connections)
+    yield
+    for signal in (request_started, request_finished):
+        signal.connect(close_old_connections)
 
 
 @pytest.fixture

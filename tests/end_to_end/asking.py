@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -88,20 +88,20 @@ class Http:
         **body: Any,
     ) -> Answer:
         asked, name = body_of(script, way, body), uuid.uuid4().hex
-        names = {"hidden": hidden, "callers": own_tools(body)}
+        callers, include_usage = own_tools(body), "stream_options" in asked
         with self._http.stream(
             "POST", "/v1/chat/completions", json=asked, headers={"X-Request-ID": name}
         ) as response:
             assert response.headers["x-request-id"] == name
             answer = Answer(Reply(), response.status_code, "", response.headers, name)
             if response.headers["content-type"].startswith("text/event-stream"):
-                checker = StreamChecker(include_usage="stream_options" in asked, **names)
+                checker = StreamChecker(hidden=hidden, callers=callers, include_usage=include_usage)
                 for piece in response.iter_raw():
                     checker.feed(piece)
                     answer.chunks += 1
                 answer.reply = checker.close()
             else:
-                answer.reply = check_plain(response.read(), **names)
+                answer.reply = check_plain(response.read(), hidden=hidden, callers=callers)
         return answer
 
 
@@ -166,6 +166,3 @@ def sdk_answer(given: Json) -> Answer:
     if given.get("error"):
         answer.reply.error = {"message": given["words"], "code": given["code"]}
     return answer
-
-
-Make = Callable[..., Client]

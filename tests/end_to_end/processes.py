@@ -27,17 +27,22 @@ class Child:
 
     def __init__(self, process: "subprocess.Popen[str]", log: Path) -> None:
         self.process, self.log = process, log
-        self._lines: queue.Queue[str] = queue.Queue()
+        self._lines: queue.Queue[str | None] = queue.Queue()  # None: no more will come
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
         for line in self.process.stdout or ():
             self._lines.put(line.rstrip("\n"))
+        self._lines.put(None)
 
     @property
     def pid(self) -> int:
         return self.process.pid
+
+    @property
+    def name(self) -> str:
+        return repr(self.process.args)
 
     @property
     def said(self) -> str:
@@ -47,11 +52,12 @@ class Child:
     def line(self, seconds: float = START_SECONDS) -> str:
         """The next line of standard output, without its end. Raises Stuck."""
         try:
-            return self._lines.get(timeout=seconds)
+            line = self._lines.get(timeout=seconds)
         except queue.Empty:
-            raise Stuck(
-                f"{self.process.args} said no line within {seconds:g} s:\n{self.said[-3000:]}"
-            ) from None
+            line = None
+        if line is None:
+            raise Stuck(f"{self.name} said no line in {seconds:g} s:\n{self.said[-3000:]}")
+        return line
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
@@ -62,7 +68,7 @@ class Child:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             raise Stuck(
-                f"{self.process.args} did not end within {seconds:g} s:\n{self.said[-3000:]}"
+                f"{self.name} did not end within {seconds:g} s:\n{self.said[-3000:]}"
             ) from None
 
     def end(self) -> None:

@@ -15,9 +15,15 @@ def ask(server, key, model="openai:strict-1") -> httpx.Response:
         return client.post("/v1/chat/completions", json=body)
 
 
-def test_a_key_made_while_the_server_runs_works_and_is_refused_once_revoked(server, deployment):
+def test_what_becomes_of_a_key_is_effective_at_once(server, deployment):
     key = deployment.new_key("passing")
     until(lambda: ask(server, key).status_code == 200, SOON)
+    change = "UPDATE auth_user SET is_active = ? WHERE username = ?"
+    assert deployment.database.change(change, False, "passing") == 1
+    until(lambda: ask(server, key).status_code == 401, SOON)
+    assert deployment.database.change(change, True, "passing") == 1
+    until(lambda: ask(server, key).status_code == 200, SOON)
+
     deployment.manage("revokekey", key)
     refused = until(lambda: _refusal(server, key), SOON)
     assert refused.status_code == 401
@@ -58,11 +64,3 @@ def test_a_provider_changed_in_the_database_is_used_as_it_is_now(
         until(lambda: ask(server, server.key, "rows:strict-1").status_code == 404, SOON)
     finally:
         deployment.database.change("DELETE FROM gateway_provider WHERE name = ?", "rows")
-
-
-def test_a_user_made_inactive_is_refused(server, deployment):
-    key = deployment.new_key("leaving")
-    until(lambda: ask(server, key).status_code == 200, SOON)
-    change = "UPDATE auth_user SET is_active = ? WHERE username = ?"
-    assert deployment.database.change(change, False, "leaving") == 1
-    until(lambda: ask(server, key).status_code == 401, SOON)

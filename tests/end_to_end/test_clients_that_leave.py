@@ -1,4 +1,4 @@
-"""A client that leaves, in every phase of a turn: what was under way for it is ended and recorded."""
+"""A client that leaves, in every phase of a turn: what ran for it is ended, and recorded."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from tests.end_to_end.asking import MODEL

@@ -11,7 +11,7 @@ import pytest
 from tests.end_to_end.processes import Stuck, until
 from tests.wires.checker import StreamChecker
 
-STREAM = "SAY Once upon a time.\nGAP 0.02\nTOKENS 100"
+STREAM = "SAY Once upon a time.\nGAP 0.02\nTOKENS 150"
 
 
 def request(script, **more):
@@ -46,60 +46,42 @@ def takes_no_turns(server) -> bool:
     return response.status_code == 503
 
 
-def test_a_stream_is_finished_and_recorded_and_no_turn_begins(deployment, provider, mcp):
-    with deployment.serve() as server:
-        with streaming(server, STREAM, "stopped-stream", mcp_servers=[mcp["session"].inline()]) as (
-            pieces,
-            checker,
-        ):
+def test_running_turns_are_finished_and_recorded_and_no_turn_begins(deployment, provider, mcp):
+    started, answers = mcp["modern"].count("started"), []
+    in_a_tool = request(
+        'CALL wait {"seconds": 1}\nTHEN\nSAY Done.', mcp_servers=[mcp["modern"].inline()]
+    )
+    given = [mcp["session"].inline()]
+
+    def ask() -> None:
+        with server.http(**{"X-Request-ID": "stopped-plain"}) as client:
+            answers.append(client.post("/v1/chat/completions", json=in_a_tool))
+
+    with deployment.serve() as server, server.http() as idle:
+        assert idle.get("/healthz").status_code == 200  # its connection is kept
+        with streaming(server, STREAM, "stopped-stream", mcp_servers=given) as (pieces, checker):
+            asking = threading.Thread(target=ask)
+            asking.start()
+            mcp["modern"].reach("started", started + 1)
             began = time.monotonic()
             server.process.signal(signal.SIGTERM)
             until(lambda: takes_no_turns(server), 2)
-            assert not checker.over, "the turn is still running"
+            with pytest.raises(httpx.TransportError):
+                idle.post("/v1/chat/completions", json=request("SAY Hello."))
+            assert not checker.over, "the stream is still running"
             for piece in pieces:
                 checker.feed(piece)
-        reply = checker.close()
-        assert reply.finish_reason == "stop"
-        assert reply.text.endswith("t99")
-        assert server.process.ended(30) in (0, -signal.SIGTERM)
-        assert time.monotonic() - began < 30
-    assert deployment.turn("stopped-stream")["status"] == "ok"
-    assert mcp["session"].seen[-1]["verb"] == "DELETE", "the session is ended at its server"
-
-
-def test_a_plain_turn_in_the_middle_of_a_tool_is_finished(deployment, provider, mcp):
-    started = mcp["modern"].count("started")
-    script = 'CALL wait {"seconds": 1}\nTHEN\nSAY Done.'
-    body = request(script, mcp_servers=[mcp["modern"].inline()])
-    answers = []
-
-    with deployment.serve() as server:
-
-        def ask() -> None:
-            with server.http(**{"X-Request-ID": "stopped-plain"}) as client:
-                answers.append(client.post("/v1/chat/completions", json=body))
-
-        asking = threading.Thread(target=ask)
-        asking.start()
-        mcp["modern"].reach("started", started + 1)
-        server.process.signal(signal.SIGTERM)
         asking.join(30)
         assert server.process.ended(30) in (0, -signal.SIGTERM)
+        assert time.monotonic() - began < 30
+    assert checker.close().text.endswith("t149")
+    assert checker.reply.finish_reason == "stop"
+    assert deployment.turn("stopped-stream")["status"] == "ok"
     [answer] = answers
     assert answer.json()["choices"][0]["message"]["content"] == "Done."
     record = deployment.turn("stopped-plain")
     assert (record["status"], record["tool_calls"]) == ("ok", 1)
-
-
-def test_an_idle_connection_does_not_hold_up_the_stop(deployment, provider):
-    with deployment.serve() as server, server.http() as client:
-        assert client.get("/healthz").status_code == 200
-        began = time.monotonic()
-        server.process.signal(signal.SIGTERM)
-        assert server.process.ended(10) in (0, -signal.SIGTERM)
-        assert time.monotonic() - began < 5
-        with pytest.raises(httpx.TransportError):
-            client.post("/v1/chat/completions", json=request("SAY Hello."))
+    assert mcp["session"].seen[-1]["verb"] == "DELETE", "the session is ended at its server"
 
 
 def test_a_turn_that_outlasts_the_drain_is_ended_and_recorded(deployment, provider):

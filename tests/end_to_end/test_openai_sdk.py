@@ -1,4 +1,4 @@
-"""What only the official OpenAI SDK can show: its own accumulation, parsing and asynchronous client."""
+"""What only the official OpenAI SDK can show: its accumulation, parsing, asynchronous client."""
 
 import pytest
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 import httpx
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 from tests.end_to_end.deployment import Deployment, Server
 from tests.end_to_end.processes import child, free_port, until
@@ -20,7 +20,7 @@ class Workers(Server):
 
     @property
     def pids(self) -> set[int]:
-        """The workers that listen."""
+        """The workers that have the socket; a new one may still be loading."""
         port = int(self.url.rpartition(":")[2])
         return {
             process.pid
@@ -43,7 +43,7 @@ class Workers(Server):
                 clients.setdefault(self._holder(mine), client)
                 return clients.keys() >= self.pids
 
-            until(all_reached, 20)
+            until(all_reached, 60)
             yield clients
 
     def _one_connection(self) -> httpx.Client:
@@ -58,7 +58,7 @@ class Workers(Server):
         for process in psutil.Process(self.process.pid).children():
             with suppress(psutil.Error):
                 if any(c.raddr and c.raddr.port == port for c in process.net_connections("tcp")):
-                    return process.pid
+                    return int(process.pid)
         raise AssertionError("no worker has this connection")
 
 
@@ -71,7 +71,7 @@ def _listens(process: psutil.Process, port: int) -> bool:
 
 @contextmanager
 def workers(deployment: Deployment, count: int, **env: str) -> Iterator[Workers]:
-    """Serve with so many workers, all ready when the block begins. Whoever is left is killed."""
+    """Serve with so many workers, one ready when the block begins. Who is left is killed."""
     port = free_port()
     command = [sys.executable, "manage.py", "serve", "--port", str(port), "--workers", str(count)]
     log = deployment.folder / f"workers-{port}.log"

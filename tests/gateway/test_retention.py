@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from gateway import retention
 from gateway.models import Tail, Turn, TurnStep
-from gateway.retention import limit, prune, prune_tails, prune_turns
+from gateway.retention import days_make_sense, limit, prune, prune_tails, prune_turns
 
 pytestmark = pytest.mark.django_db
 
@@ -104,6 +104,14 @@ def test_a_batch_takes_few_statements(django_assert_max_num_queries) -> None:
     with django_assert_max_num_queries(6):
         prune_turns()
     assert left() == []
+
+
+@pytest.mark.parametrize(
+    ("days", "sound"), [(0, True), (36_500, True), (-1, False), (10**9, False)]
+)
+def test_a_retention_that_makes_no_sense_is_an_error(days: int, sound: bool, settings) -> None:
+    settings.ORAZAKA_TURN_RETENTION_DAYS = days
+    assert [error.id for error in days_make_sense()] == ([] if sound else ["orazaka.E009"])
 
 
 # --- The command ----------------------------------------------------------------------------------

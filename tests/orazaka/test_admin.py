@@ -4,7 +4,7 @@ import re
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.test import Client
 
 from orazaka.models import ApiKey, digest_of
@@ -82,3 +82,64 @@ def test_the_list_says_who_uses_what_and_since_when(query: str, admin: Client) -
 @pytest.mark.parametrize("address", ["auth/user/", "auth/user/add/", "auth/group/"])
 def test_users_and_groups_have_their_pages(address: str, admin: Client) -> None:
     assert admin.get(f"/admin/{address}").status_code == 200
+
+
+def test_the_page_of_a_new_key_is_kept_nowhere_and_says_how_to_try_it(admin: Client) -> None:
+    form = {"user": UserFactory.create().pk, "scopes": '["gateway"]', "allowed_models": "m:one"}
+    page = admin.post(f"{LIST}add/", form)
+    [plain] = re.findall(r"ozk_[A-Za-z0-9_-]{43}", page.content.decode())
+    assert "no-store" in page["Cache-Control"]
+    assert "/v1/chat/completions" in page.content.decode()
+    assert "&quot;m:one&quot;" in page.content.decode()
+    assert plain not in admin.get(LIST).content.decode()
+    assert plain not in str(dict(admin.session))
+    assert not [cookie for cookie in admin.cookies.values() if plain in cookie.value]
+
+
+def test_a_keys_page_has_a_button_that_revokes_it(admin: Client) -> None:
+    key, _ = issue()
+    address = f"{LIST}{key.pk}/revoke"
+    assert f'action="{address}"' in admin.get(f"{LIST}{key.pk}/change/").content.decode()
+    assert admin.get(address).status_code == 405
+    page = admin.post(address, follow=True).content.decode()
+    assert "Revoked: 1" in page
+    assert f'action="{address}"' not in page
+    key.refresh_from_db()
+    assert key.revoked_at
+
+
+def test_a_key_stays_its_users(admin: Client) -> None:
+    key, _ = issue()
+    form = {"user": UserFactory.create().pk, "scopes": '["rest"]', "allowed_models": ""}
+    admin.post(f"{LIST}{key.pk}/change/", form)
+    user = key.user
+    key.refresh_from_db()
+    assert key.user == user
+
+
+def test_nobody_makes_a_key_for_who_may_more(client: Client) -> None:
+    codenames = ("add_apikey", "view_apikey", "view_user")
+    maker, peer = UserFactory.create(is_staff=True), UserFactory.create()
+    maker.user_permissions.add(*Permission.objects.filter(codename__in=codenames))
+    root = User.objects.create_superuser("root")
+    client.force_login(maker)
+    for user, made in ((root, False), (peer, True), (maker, True)):
+        form = {"user": user.pk, "scopes": '["gateway"]', "allowed_models": ""}
+        page = client.post(f"{LIST}add/", form).content.decode()
+        assert ("may more than you" in page) is not made
+        assert ApiKey.objects.filter(user=user).exists() is made
+
+
+def test_who_only_looks_at_keys_revokes_none(client: Client) -> None:
+    key, _ = issue()
+    looking = UserFactory.create(is_staff=True)
+    looking.user_permissions.add(Permission.objects.get(codename="view_apikey"))
+    client.force_login(looking)
+    assert client.post(f"{LIST}{key.pk}/revoke").status_code == 403
+    assert f"{key.pk}/revoke" not in client.get(f"{LIST}{key.pk}/change/").content.decode()
+
+
+def test_staff_without_permission_sees_no_keys(client: Client) -> None:
+    client.force_login(UserFactory.create(is_staff=True))
+    assert client.get(LIST).status_code == 403
+    assert "API keys" not in client.get("/admin/").content.decode()

@@ -8,9 +8,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from gateway.models import Turn
-from gateway.retention import limit, prune
-
-MOST_DAYS = 36_500
+from gateway.retention import MOST_DAYS, limit, prune
 
 
 def days(text: str) -> int:

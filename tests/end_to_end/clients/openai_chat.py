@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Any
 
-import openai
+import openai  # type: ignore[import-not-found]  # not in the project's own environment
 from pydantic import BaseModel
 
 Json = Any
@@ -60,7 +60,10 @@ def plain(completion: Json) -> Json:
 
 def streamed(chunks: Json) -> Json:
     """What an ordinary program makes of the chunks."""
-    text, calls, finish, usage, ids, count = "", [], [], None, set(), 0
+    text, usage, count = "", None, 0
+    calls: list[dict[str, str]] = []
+    finish: list[str] = []
+    ids: set[str] = set()
     for chunk in chunks:
         count += 1
         ids.add(chunk.id)

@@ -18,7 +18,7 @@ from typing import Any
 
 import mcp_types as types
 import uvicorn
-from mcp.server.caching import CacheHint
+from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -29,7 +29,7 @@ from tests.end_to_end.servers.witness import Witness
 
 KINDS = ("session", "stateless", "modern", "sse", "pages")
 PAGES = {"": "second", "second": "third", "third": None}
-KEEP = {"tools/list": CacheHint(ttl_ms=60_000)}
+KEEP: dict[CacheableMethod, CacheHint] = {"tools/list": CacheHint(ttl_ms=60_000)}
 STREAMABLE: dict[str, dict[str, bool]] = {
     "session": {},
     "stateless": {"stateless_http": True, "json_response": True},
