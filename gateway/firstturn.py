@@ -8,7 +8,10 @@ import orjson
 
 Json = Any
 
-QUESTION = 'CALL weekday {"date": "1969-07-20"}\nCALL convert {"value": 26.2, "unit": "mi"}'
+QUESTION = (
+    'CALL weekday {"day": "1969-07-20"}\n'
+    'CALL convert {"value": 26.2, "unit": "mile", "into": "km"}'
+)
 
 
 def body(mcp_url: str) -> Json:

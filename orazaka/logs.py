@@ -82,7 +82,9 @@ def configure(config: dict[str, Any]) -> None:
                 for name in ("django", "django.server", "uvicorn", "uvicorn.error")
             }
             # One line a request is what metrics and turn records are for.
-            | {"uvicorn.access": {"handlers": [], "propagate": True, "level": "WARNING"}},
+            | {"uvicorn.access": {"handlers": [], "propagate": True, "level": "WARNING"}}
+            # They would log every URL that is asked, with what may be secret in its query.
+            | {name: {"propagate": True, "level": "WARNING"} for name in ("httpx", "httpx2")},
         }
     )
     structlog.configure(

@@ -48,6 +48,8 @@ class Command(BaseCommand):
         if not is_free(port):
             raise CommandError(f"port {port} is in use; choose another: make run PORT={port + 100}")
         first = self._database()
+        # Made before the server reads its keys: it knows this one from the start.
+        issued = self._issue() if not no_turn and (first or no_serve) else None
         if settings.ORAZAKA_LOG_LEVEL == "INFO":  # nobody chose it: the terminal is for people
             hand_down("ORAZAKA_LOG_LEVEL", "WARNING")
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -60,8 +62,10 @@ class Command(BaseCommand):
                 self._wait(server, lambda: answers(f"{base}/readyz"))
                 self._wait(tools, lambda: not is_free(sample))
                 self.console.print(f"[bold]Orazaka[/] is ready at {base}")
-                if not no_turn and (first or no_serve):
-                    self._turn(base, mcp_url, show=first and not no_serve)
+                if issued:
+                    self._turn(base, mcp_url, *issued, keep=first and not no_serve)
+                if first:
+                    self._say_once(base)
                 elif not no_serve:
                     self._again(base)
                 if not no_serve:
@@ -98,24 +102,29 @@ class Command(BaseCommand):
         users.create_superuser("admin", password=self._password)
         return True
 
-    def _turn(self, base: str, mcp_url: str, *, show: bool) -> None:
-        """One real turn over HTTP. The key stays if it is shown, else it is revoked."""
+    def _issue(self) -> tuple[ApiKey, str]:
+        """A key of an admin."""
         admin = get_user_model().objects.filter(is_superuser=True).first()
         if admin is None:
             raise CommandError("there is no superuser; make one: manage.py createsuperuser")
-        row, key = ApiKey.objects.issue(admin, name="first start")
+        return ApiKey.objects.issue(admin, name="first start")
+
+    def _turn(self, base: str, mcp_url: str, row: ApiKey, key: str, *, keep: bool) -> None:
+        """One real turn over HTTP. The key stays if it is kept and shown, else it is revoked."""
         try:
             reply = firstturn.ask(base, key=key, mcp_url=mcp_url)
         except httpx.HTTPError as error:
             raise CommandError(f"the sample turn failed: {error}") from error
         finally:
-            if not show:
+            if not keep:
                 ApiKey.objects.filter(pk=row.pk).revoke()
         self._show(reply)
         if not firstturn.worked(reply):
             raise CommandError("the sample turn did not give what it should")
-        if show:
-            self._next_steps(base, key, mcp_url)
+        if keep:
+            self.console.print(f"\nAPI key   {key}  (shown only now)")
+            self.console.print("The same turn from another terminal:\n")
+            self.console.print(firstturn.curl(base, key=key, mcp_url=mcp_url), markup=False)
 
     def _show(self, reply: Any) -> None:
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
@@ -124,12 +133,9 @@ class Command(BaseCommand):
         self.console.print("\nOne turn, with the demo model and the sample MCP server:\n")
         self.console.print(table)
 
-    def _next_steps(self, base: str, key: str, mcp_url: str) -> None:
-        self.console.print(f"\nAdmin     {base}/admin/  (user admin, password {self._password})")
-        self.console.print(f"API key   {key}")
-        self.console.print("Both are shown only now. Paste this into another terminal:\n")
-        self.console.print(firstturn.curl(base, key=key, mcp_url=mcp_url), markup=False)
-        self.console.print()
+    def _say_once(self, base: str) -> None:
+        self.console.print(f"\nAdmin     {base}/admin/")
+        self.console.print(f"          user admin, password {self._password}  (shown only now)\n")
 
     def _again(self, base: str) -> None:
         self.console.print(f"Admin: {base}/admin/   A new key: manage.py createkey admin")
