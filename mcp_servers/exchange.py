@@ -20,6 +20,7 @@ from orazaka.sdk_transport import EVENTS, Code, Failed
 from tools.base import Json
 
 NOTICE_LIMIT = 5.0  # seconds for a notification; nobody waits for what it brings
+CANCEL_PATIENCE = 1.0  # seconds for a call to have been accepted before it is cancelled
 GOODBYE_LIMIT = 2.0  # seconds for ending a session at the server
 # Bytes at once and a second of what a server sends unasked: more would keep this process busy for
 # as long as its session lives. In legacy SSE the answers come that way too.
@@ -106,8 +107,11 @@ class Exchange(httpx2.AsyncBaseTransport):
         task.add_done_callback(self._notices.discard)
 
     async def _cancel(self, request: httpx2.Request, id_: Any) -> None:
+        post = self._posts.get(id_)
+        if post:
+            await post.begun(CANCEL_PATIENCE)
         await self._notice(request, NOTICE_LIMIT)
-        if post := self._posts.get(id_):
+        if post:
             post.end()
 
 
@@ -139,7 +143,15 @@ class _Post:
     def __init__(self, id_: Any) -> None:
         self._id = id_
         self._ended = False
+        self._answered = asyncio.Event()
         self._leash: asyncio.Timeout | None = None
+
+    async def begun(self, seconds: float) -> None:
+        """Wait for its answer to begin, at most so long: on another connection a cancellation
+        could overtake the request that it cancels, and would be ignored."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._answered.wait()
 
     async def wait[T](self, work: Awaitable[T]) -> T:
         """Raises TimeoutError as soon as the POST is ended."""
@@ -147,6 +159,7 @@ class _Post:
             async with asyncio.timeout_at(0 if self._ended else None) as self._leash:
                 return await work
         finally:
+            self._answered.set()
             self._leash = None
 
     def end(self) -> None:

@@ -1,7 +1,7 @@
-"""How many requests a key made in its minute: in Redis for all workers, or in this process.
+"""The requests that a key made in its minute: counted in Redis for all workers, or in this process.
 
-A minute begins with its first request and ends 60 s later. While Redis is away each process counts
-for itself.
+A minute begins with its first request and ends 60 s later; what is refused is not counted. While
+Redis is away each process counts for itself.
 """
 
 import asyncio
@@ -10,10 +10,10 @@ import math
 import re
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import redis
 import redis.asyncio
@@ -30,19 +30,19 @@ PATIENCE_SECONDS = 0.5  # how long a request waits for Redis
 AWAY_SECONDS = 5.0  # how long a Redis that failed is not asked
 MOST_KEPT = 10_000  # keys counted in this process; over it those whose minute is over go
 
-type Used = tuple[int, float]  # the requests of the minute, and the seconds left of it
 
-
-async def count(key_id: int | None) -> Used:
-    """Count a request, on the loop."""
+async def take(key_id: int | None, *, limit: int) -> float:
+    """Count a request, on the loop. Gives 0, or the seconds until the minute of a full count ends."""
     name = _name(key_id)
-    return await _shared(name) or OWN.add(name)
+    wait = await _shared(name, limit)
+    return OWN.take(name, limit) if wait is None else wait
 
 
-def count_blocking(key_id: int | None) -> Used:
-    """Count a request, in a thread."""
+def take_blocking(key_id: int | None, *, limit: int) -> float:
+    """The same in a thread."""
     name = _name(key_id)
-    return _shared_blocking(name) or OWN.add(name)
+    wait = _shared_blocking(name, limit)
+    return OWN.take(name, limit) if wait is None else wait
 
 
 def _name(key_id: int | None) -> str:
@@ -58,16 +58,18 @@ class Minutes:
         self._lock = threading.Lock()
         self._used: dict[str, tuple[int, float]] = {}  # the count, and when its minute ends
 
-    def add(self, name: str) -> Used:
-        """Count one."""
+    def take(self, name: str, limit: int) -> float:
+        """Count one if there is room. Gives 0, or the seconds left of the minute."""
         now = self._clock()
         with self._lock:
             count, end = self._used.get(name, (0, now))
             if end <= now:
                 self._forget(now)
                 count, end = 0, now + MINUTE
+            if count >= limit:
+                return end - now
             self._used[name] = count + 1, end
-        return count + 1, end - now
+        return 0
 
     def _forget(self, now: float) -> None:
         if len(self._used) >= MOST_KEPT:
@@ -120,9 +122,14 @@ def _options(retry: Any) -> dict[str, Any]:
     return {**wait, "retry": retry(NoBackoff(), 1)}
 
 
-def _counting(pipeline: Any, name: str) -> Any:
-    """The commands, one transaction: begin a minute if there is none, count, see what is left."""
-    return pipeline.set(name, 0, ex=MINUTE, nx=True).incr(name).pttl(name)
+# The same as Minutes.take, in one step: the seconds left of a minute that is full, else 0.
+_TAKE = f"""
+if tonumber(redis.call('GET', KEYS[1]) or '0') >= tonumber(ARGV[1]) then
+    return redis.call('TTL', KEYS[1]) + 1
+end
+if redis.call('INCR', KEYS[1]) == 1 then redis.call('EXPIRE', KEYS[1], {MINUTE}) end
+return 0
+"""
 
 
 @asynccontextmanager
@@ -140,19 +147,19 @@ async def _open(_: Runtime) -> AsyncGenerator[redis.asyncio.Redis | None]:
 CLIENT: Resource[redis.asyncio.Redis | None] = Resource(_open)
 
 
-async def _shared(name: str) -> Used | None:
+async def _shared(name: str, limit: int) -> float | None:
     """Count in Redis; None when that does not go."""
     client = current()[CLIENT]
     if client is None or AWAY:
         return None
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            _, count, left = await _counting(client.pipeline(), name).execute()
+            wait = await cast(Awaitable[int], client.eval(_TAKE, 1, name, limit))
     except FAILURES as error:
         AWAY.failed(error)
         return None
     AWAY.answered()
-    return count, left / 1000
+    return wait
 
 
 @cache
@@ -160,14 +167,14 @@ def _blocking(location: str) -> redis.Redis:
     return redis.Redis.from_url(location, **_options(Retry))
 
 
-def _shared_blocking(name: str) -> Used | None:
+def _shared_blocking(name: str, limit: int) -> float | None:
     location = _location()
     if not location or AWAY:
         return None
     try:
-        _, count, left = _counting(_blocking(location).pipeline(), name).execute()
+        wait = cast(int, _blocking(location).eval(_TAKE, 1, name, limit))
     except FAILURES as error:
         AWAY.failed(error)
         return None
     AWAY.answered()
-    return count, left / 1000
+    return wait

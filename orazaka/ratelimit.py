@@ -20,7 +20,7 @@ class RateLimited(OrazakaError):
 async def limited(caller: Caller) -> Caller:
     """Count a request to `/v1`; nothing for a key without a limit. Raises RateLimited."""
     if caller.rate is not None:
-        _judge(caller.rate, await minutes.count(caller.key_id))
+        _judge(caller.rate, await minutes.take(caller.key_id, limit=caller.rate))
     return caller
 
 
@@ -31,15 +31,14 @@ class KeyThrottle(BaseThrottle):
         """True, also for those who have no limit. Raises RateLimited."""
         caller = request.auth
         if isinstance(caller, Caller) and caller.rate is not None:
-            _judge(caller.rate, minutes.count_blocking(caller.key_id))
+            _judge(caller.rate, minutes.take_blocking(caller.key_id, limit=caller.rate))
         return True
 
 
-def _judge(rate: int, used: minutes.Used) -> None:
-    """What is refused counts too, but makes the minute no longer."""
-    count, left = used
-    if count > rate:
-        wait = max(1, math.ceil(left))
+def _judge(rate: int, wait: float) -> None:
+    if wait > 0:
+        seconds = max(1, math.ceil(wait))
         raise RateLimited(
-            f"this key may make {rate} requests a minute; try again in {wait} s", retry_after=wait
+            f"this key may make {rate} requests a minute; try again in {seconds} s",
+            retry_after=seconds,
         )

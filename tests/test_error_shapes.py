@@ -6,9 +6,11 @@ from urllib.parse import urlencode
 
 import httpx
 import pytest
-from django.http import HttpRequest
-from django.test import Client
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest
+from django.test import Client, RequestFactory
 
+from orazaka.faces import forbidden, not_found
 from orazaka.models import ApiKey
 from orazaka.runtime import RunSync
 from tests.factories import issue
@@ -132,12 +134,12 @@ def test_413_of_the_api_is_a_problem() -> None:
     body = b'{"name": "' + b"x" * LIMIT + b'"}'
     client = by_key().client
     for length in (str(len(body)), "9" * 5000, ""):
-        said = {"CONTENT_LENGTH": length} if length else {}
+        said: Json = {"CONTENT_LENGTH": length} if length else {}
         response = client.post("/api/v1/keys", body, "application/json", **said)
         assert problem(response, 413)["code"] == "body_too_large"
 
 
-CHUNKS = {"HTTP_TRANSFER_ENCODING": "chunked", "CONTENT_LENGTH": ""}
+CHUNKS: Json = {"HTTP_TRANSFER_ENCODING": "chunked", "CONTENT_LENGTH": ""}
 
 
 def test_a_body_in_chunks_is_a_411_and_makes_nothing() -> None:
@@ -155,6 +157,20 @@ def test_415_of_the_api_is_a_problem() -> None:
 def test_a_foreign_host_is_a_problem_that_does_not_repeat_it() -> None:
     response = Client().get("/api/v1/keys", headers={"Host": "evil.example"})
     assert "evil" not in str(problem(response, 400))
+
+
+@pytest.mark.parametrize(
+    ("handler", "raised", "status"), [(forbidden, PermissionDenied, 403), (not_found, Http404, 404)]
+)
+def test_what_middleware_refuses_is_a_problem_on_the_api_and_a_page_elsewhere(
+    handler: Any, raised: type[Exception], status: int
+) -> None:
+    asked = RequestFactory().get
+    response = handler(asked("/api/v1/keys"), raised("secret"))
+    assert (response.status_code, response["Content-Type"]) == (status, "application/problem+json")
+    assert b"secret" not in response.content
+    response = handler(asked("/admin/"), raised("secret"))
+    assert (response.status_code, response["Content-Type"]) == (status, "text/html; charset=utf-8")
 
 
 class Broken:

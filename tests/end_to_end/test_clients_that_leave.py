@@ -219,7 +219,10 @@ def held(process: psutil.Process) -> dict[str, int]:
 
 def unrest(provider, mcp) -> dict[str, int]:
     """What the provider and the servers still have under way."""
-    calls = {k: mcp[k].count("started") - mcp[k].count(SIGN[k]) for k in KINDS}
+    calls = {
+        kind: mcp[kind].count("started") - mcp[kind].count(SIGN[kind]) - mcp[kind].count("finished")
+        for kind in KINDS
+    }
     return {"model calls": provider.in_flight, **calls}
 
 

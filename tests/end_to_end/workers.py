@@ -75,7 +75,8 @@ def workers(deployment: Deployment, count: int, **env: str) -> Iterator[Workers]
     port = free_port()
     command = [sys.executable, "manage.py", "serve", "--port", str(port), "--workers", str(count)]
     log = deployment.folder / f"workers-{port}.log"
-    with child(command, log=log, env={**deployment.env, **env}) as process:
+    own = {"TMPDIR": str(deployment.folder), **env}  # a supervisor that is killed leaves files
+    with child(command, log=log, env={**deployment.env, **own}) as process:
         server = Workers(f"http://127.0.0.1:{port}", process, deployment)
         try:
             until(
@@ -84,7 +85,7 @@ def workers(deployment: Deployment, count: int, **env: str) -> Iterator[Workers]
                 shown=lambda: process.said,
             )
             assert process.process.poll() is None, process.said
-            until(lambda: server.ready, 20, shown=lambda: process.said)
+            until(lambda: server.ready, 60, shown=lambda: process.said)
             yield server
         finally:
             _kill(process.pid)

@@ -36,11 +36,12 @@ def test_the_owner_sees_the_turns_of_all_its_keys_the_newest_first() -> None:
 
 
 def test_staff_with_the_permission_sees_everyones() -> None:
-    turns = [turn(at=2), turn(at=1)]
+    users = [UserFactory.create() for _ in range(2)]
+    turns = [turn(user, at=-at) for at, user in enumerate(users)]
     for caller in (by_key(staff("view_turn")), Rest(user=staff("view_turn"))):
         response = caller.get("turns")
         assert ids(response) == named(*turns)
-        assert [r["user"] for r in response.json()["results"]] == [t.user.username for t in turns]
+        assert [r["user"] for r in response.json()["results"]] == [user.username for user in users]
         assert caller.get(f"turns/{turns[0].pk}").status_code == 200
 
 
