@@ -18,6 +18,7 @@ from orazaka.errors import OrazakaError
 Json = Any
 
 MAX_DEPTH = 100
+MAX_VALUES = 1_000_000  # counted by what stands between them, commas of texts included
 MAX_ROUNDS, DEFAULT_ROUNDS = 25, 10
 
 
@@ -102,7 +103,11 @@ NONE = Fields()
 
 
 def parse(raw: bytes) -> dict[str, Json]:
-    """The body as an object. Raises BadBody: not JSON, not UTF-8, too deep, a member twice."""
+    """The body as an object. Raises BadBody: not JSON, not UTF-8, too deep or too many values, a
+    member twice."""
+    # An object a value: some bytes of JSON become some hundred of memory, and time on the loop.
+    if sum(map(raw.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise BadBody(f"the body may hold at most {MAX_VALUES:,} values")
     try:
         body = orjson.loads(raw)
     except ValueError as error:

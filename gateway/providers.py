@@ -132,7 +132,7 @@ def as_peer(row: Provider) -> Peer:
         name=row.name,
         bases={wire: base for wire, base in bases.items() if base},
         key=row.api_key or "",
-        models=tuple(row.model_names) if row.model_names is not None else None,
+        models=tuple(row.model_names) if row.model_names else None,
         headers={str(k): str(v) for k, v in (row.default_headers or {}).items()},
         limits=Limits(
             connect=row.connect_seconds,

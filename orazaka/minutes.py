@@ -32,7 +32,7 @@ MOST_KEPT = 10_000  # keys counted in this process; over it those whose minute i
 
 
 async def take(key_id: int | None, *, limit: int) -> float:
-    """Count a request, on the loop. Gives 0, or the seconds until the minute of a full count ends."""
+    """Count a request, on the loop. Gives 0, or the seconds left of a minute that is full."""
     name = _name(key_id)
     wait = await _shared(name, limit)
     return OWN.take(name, limit) if wait is None else wait
@@ -122,10 +122,10 @@ def _options(retry: Any) -> dict[str, Any]:
     return {**wait, "retry": retry(NoBackoff(), 1)}
 
 
-# The same as Minutes.take, in one step: the seconds left of a minute that is full, else 0.
+# The same as Minutes.take, in one step: the milliseconds left of a minute that is full, else 0.
 _TAKE = f"""
 if tonumber(redis.call('GET', KEYS[1]) or '0') >= tonumber(ARGV[1]) then
-    return redis.call('TTL', KEYS[1]) + 1
+    return math.max(redis.call('PTTL', KEYS[1]), 1)
 end
 if redis.call('INCR', KEYS[1]) == 1 then redis.call('EXPIRE', KEYS[1], {MINUTE}) end
 return 0
@@ -154,12 +154,12 @@ async def _shared(name: str, limit: int) -> float | None:
         return None
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            wait = await cast(Awaitable[int], client.eval(_TAKE, 1, name, limit))
+            left = await cast(Awaitable[int], client.eval(_TAKE, 1, name, limit))
     except FAILURES as error:
         AWAY.failed(error)
         return None
     AWAY.answered()
-    return wait
+    return left / 1000
 
 
 @cache
@@ -172,9 +172,9 @@ def _shared_blocking(name: str, limit: int) -> float | None:
     if not location or AWAY:
         return None
     try:
-        wait = cast(int, _blocking(location).eval(_TAKE, 1, name, limit))
+        left = cast(int, _blocking(location).eval(_TAKE, 1, name, limit))
     except FAILURES as error:
         AWAY.failed(error)
         return None
     AWAY.answered()
-    return wait
+    return left / 1000

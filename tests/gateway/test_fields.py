@@ -363,3 +363,8 @@ ALLOWED = {
 def test_the_tools_that_a_server_may_bring(more, allowed):
     _, fields = checked(BODY | {"mcp_servers": [SERVER | more]})
     assert fields.mcp_servers[0].allowed() == allowed
+
+
+def test_a_body_of_a_million_values_is_refused_before_it_is_read():
+    with pytest.raises(OrazakaError, match="at most"):
+        parse(b'{"a": [' + b"[]," * 1_000_000 + b"[]]}")

@@ -11,7 +11,7 @@ import pytest
 from django.conf import settings as django_settings
 
 from orazaka import minutes
-from orazaka.minutes import MINUTE, Away, Minutes, count, count_blocking
+from orazaka.minutes import MINUTE, Away, Minutes, take, take_blocking
 from orazaka.runtime import RunSync, Runtime
 
 REDIS = "redis" in django_settings.CACHES["default"]["BACKEND"].lower()
@@ -37,16 +37,23 @@ class Clock:
 def test_a_minute_begins_with_its_first_request_and_ends_60_seconds_later() -> None:
     clock = Clock()
     used = Minutes(clock)
-    assert used.add("a") == (1, MINUTE)
+    assert used.take("a", 2) == 0
     clock.now += 59
-    assert used.add("a") == (2, 1)
+    assert used.take("a", 2) == 0
+    assert used.take("a", 2) == 1
     clock.now += 1
-    assert used.add("a") == (1, MINUTE)
+    assert [used.take("a", 2) for _ in range(3)] == [0, 0, MINUTE]
+
+
+def test_what_is_refused_is_not_counted() -> None:
+    used = Minutes()
+    assert [used.take("a", 1) > 0 for _ in range(5)] == [False, True, True, True, True]
+    assert [used.take("a", 3) > 0 for _ in range(3)] == [False, False, True]
 
 
 def test_each_key_has_a_minute_of_its_own() -> None:
     used = Minutes()
-    assert [used.add(name)[0] for name in "aabab"] == [1, 2, 1, 3, 2]
+    assert [used.take(name, 2) > 0 for name in "aabaab"] == [False] * 3 + [True, True, False]
 
 
 def test_minutes_that_are_over_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,36 +61,36 @@ def test_minutes_that_are_over_are_forgotten(monkeypatch: pytest.MonkeyPatch) ->
     clock = Clock()
     used = Minutes(clock)
     for n in range(100):
-        used.add(str(n))
+        used.take(str(n), 1)
     clock.now += MINUTE
-    used.add("new")
+    used.take("new", 1)
     assert len(used._used) == 1
 
 
-def test_threads_count_each_request_once() -> None:
+def test_threads_get_no_more_than_the_limit() -> None:
     used = Minutes()
     with ThreadPoolExecutor(8) as threads:
-        counts = list(threads.map(lambda _: used.add("a")[0], range(2000)))
-    assert sorted(counts) == list(range(1, 2001))
+        waits = list(threads.map(lambda _: used.take("a", 100), range(2000)))
+    assert waits.count(0) == 100
 
 
 # --- Whatever the cache is ------------------------------------------------------------------------
 @pytest.mark.django_db
 async def test_the_loop_and_threads_count_together(run_sync: RunSync) -> None:
     async with Runtime(run_sync=run_sync):
-        assert (await count(7))[0] == 1
-        assert (await asyncio.to_thread(count_blocking, 7))[0] == 2
-        number, left = await count(7)
-        assert number == 3
-        assert MINUTE - 10 < left <= MINUTE
-        assert (await count(8))[0] == 1
+        assert await take(7, limit=2) == 0
+        assert await asyncio.to_thread(take_blocking, 7, limit=2) == 0
+        for wait in (await take(7, limit=2), await asyncio.to_thread(take_blocking, 7, limit=2)):
+            assert MINUTE - 20 < wait <= MINUTE
+        assert await take(7, limit=3) == 0
+        assert await take(8, limit=1) == 0
 
 
 @pytest.mark.django_db
-async def test_requests_at_the_same_time_are_each_counted_once(run_sync: RunSync) -> None:
+async def test_requests_at_the_same_time_get_no_more_than_the_limit(run_sync: RunSync) -> None:
     async with Runtime(run_sync=run_sync):
-        counts = await asyncio.gather(*(count(7) for _ in range(50)))
-    assert sorted(number for number, _ in counts) == list(range(1, 51))
+        waits = await asyncio.gather(*(take(7, limit=20) for _ in range(50)))
+    assert waits.count(0) == 20
 
 
 # --- Redis ----------------------------------------------------------------------------------------
@@ -91,10 +98,24 @@ async def test_requests_at_the_same_time_are_each_counted_once(run_sync: RunSync
 @pytest.mark.django_db
 async def test_processes_count_together_in_redis(run_sync: RunSync) -> None:
     async with Runtime(run_sync=run_sync):
-        await count(7)
+        assert await take(7, limit=1) == 0
     async with Runtime(run_sync=run_sync):
-        assert (await count(7))[0] == 2
-    assert minutes.OWN.add("none of it was counted here")[0] == len(minutes.OWN._used) == 1
+        assert await take(7, limit=1) > 0
+    assert not minutes.OWN._used
+
+
+@needs_redis
+@pytest.mark.django_db
+async def test_a_count_in_redis_ends_with_its_minute(
+    run_sync: RunSync, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(minutes, "_TAKE", minutes._TAKE.replace(", 60)", ", 1)"))
+    async with Runtime(run_sync=run_sync):
+        assert await take(7, limit=1) == 0
+        assert 0 < await take(7, limit=1) <= 1
+        async with asyncio.timeout(5):
+            while await take(7, limit=1):
+                await asyncio.sleep(0.05)
 
 
 class Silent:
@@ -129,9 +150,9 @@ async def test_while_redis_is_away_this_process_counts_and_waits_only_once(
 ) -> None:
     async with Runtime(run_sync=run_sync):
         began = time.monotonic()
-        counts = [await count(7) for _ in range(5)]
+        waits = [await take(7, limit=3) for _ in range(5)]
         assert time.monotonic() - began < 3
-    assert [number for number, _ in counts] == [1, 2, 3, 4, 5]
+    assert [wait > 0 for wait in waits] == [False] * 3 + [True] * 2
     said = [r.getMessage() for r in caplog.records if r.name == "orazaka.minutes"]
     assert len(said) == 1
     assert "each process counts requests for itself" in said[0]
@@ -140,7 +161,7 @@ async def test_while_redis_is_away_this_process_counts_and_waits_only_once(
 @pytest.mark.usefixtures("away")
 def test_threads_too_count_for_themselves_while_redis_is_away() -> None:
     began = time.monotonic()
-    assert [count_blocking(7)[0] for _ in range(5)] == [1, 2, 3, 4, 5]
+    assert [take_blocking(7, limit=3) > 0 for _ in range(5)] == [False] * 3 + [True] * 2
     assert time.monotonic() - began < 5
 
 
@@ -151,11 +172,11 @@ async def test_a_redis_that_comes_back_is_asked_again(
 ) -> None:
     caplog.set_level("INFO", "orazaka.minutes")
     async with Runtime(run_sync=run_sync):
-        assert (await count(7))[0] == 1
+        assert await take(7, limit=1) == 0
         minutes.AWAY.failed(OSError())
-        assert (await count(7))[0] == 1  # in this process
+        assert await take(7, limit=1) == 0  # counted in this process
         minutes.AWAY.until = 0
-        assert (await count(7))[0] == 2
+        assert await take(7, limit=1) > 0
     assert "answers again" in caplog.text
 
 
