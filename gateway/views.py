@@ -33,6 +33,10 @@ class WrongMethod(OrazakaError):
     status = 405
     code = "method_not_allowed"
 
+    def __init__(self, allowed: str) -> None:
+        super().__init__(f"this path takes {allowed} only")
+        self.allowed = allowed
+
 
 def face(method: str) -> Callable[[View], View]:
     """A view of OpenAI's APIs: one method, and errors in their envelope."""
@@ -42,7 +46,7 @@ def face(method: str) -> Callable[[View], View]:
         async def answer(request: HttpRequest, *args: Json, **kwargs: Json) -> HttpResponseBase:
             try:
                 if request.method != method:
-                    raise WrongMethod(f"this path takes {method} only")
+                    raise WrongMethod(method)
                 return await view(request, *args, **kwargs)
             except OrazakaError as error:
                 return failed(error)
@@ -147,6 +151,8 @@ def failed(error: OrazakaError, *, usage: Json = None) -> HttpResponse:
     response = json(envelope(error, usage=usage), error.status)
     if error.retry_after is not None:
         response["Retry-After"] = str(max(1, round(error.retry_after)))
+    if isinstance(error, WrongMethod):
+        response["Allow"] = error.allowed
     if error.status == 401:
         response["WWW-Authenticate"] = "Bearer"
     return response

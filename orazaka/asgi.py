@@ -13,6 +13,7 @@ django = get_asgi_application()
 import structlog  # noqa: E402 - after Django's set-up
 
 from orazaka import shortchain  # noqa: E402
+from orazaka.bodies import Bounded  # noqa: E402
 from orazaka.runtime import Runtime  # noqa: E402
 from orazaka.shortchain import Message, Receive, Send  # noqa: E402
 from orazaka.stopping import STOPPING, noticed  # noqa: E402
@@ -28,7 +29,7 @@ async def application(scope: Message, receive: Receive, send: Send) -> None:
     elif scope["type"] == "http" and scope["path"].startswith(SHORT):
         await shortchain.respond(scope, receive, send)
     else:
-        await django(scope, receive, send)  # type: ignore[arg-type]
+        await django(scope, Bounded(scope, receive), send)  # type: ignore[arg-type]
 
 
 async def lifespan(receive: Receive, send: Send) -> None:

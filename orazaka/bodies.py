@@ -3,12 +3,51 @@
 DRF takes a body without Content-Length for none at all: what it asks for would be ignored.
 """
 
+import asyncio
+
 from django.conf import settings
 from django.core.exceptions import BadRequest, RequestDataTooBig
 from django.http import HttpRequest
 from django.utils.deprecation import MiddlewareMixin
 
+from orazaka.shortchain import Message, Receive
+
 MOST_DIGITS = 18  # more are no number of bytes, and int() fails on thousands
+
+
+SECONDS = 60  # between two pieces of a body
+
+
+class Bounded:
+    """`receive` for Django's handler, which reads a body to its end before any middleware runs.
+
+    Of a body that `BodyMiddleware` will refuse nothing is read; one that stops coming is given up.
+    """
+
+    def __init__(self, scope: Message, receive: Receive) -> None:
+        headers = dict(scope["headers"])
+        length = headers.get(b"content-length", b"").decode("latin1")
+        self._skip = b"transfer-encoding" in headers or too_long(length)
+        self._receive, self._over = receive, False
+
+    async def __call__(self) -> Message:
+        if self._skip:
+            self._skip, self._over = False, True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        try:
+            async with asyncio.timeout(None if self._over else SECONDS):
+                message = await self._receive()
+        except TimeoutError:
+            return {"type": "http.disconnect"}
+        self._over = not message.get("more_body", False)
+        return message
+
+
+def too_long(length: str) -> bool:
+    """Whether a Content-Length is over the limit."""
+    if not length.isdecimal():
+        return False
+    return len(length) > MOST_DIGITS or int(length) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE
 
 
 class LengthRequired(BadRequest):
@@ -22,6 +61,5 @@ class BodyMiddleware(MiddlewareMixin):
         length = request.META.get("CONTENT_LENGTH") or ""
         if not length and "Transfer-Encoding" in request.headers:
             raise LengthRequired("a body without Content-Length")
-        most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-        if length.isdecimal() and (len(length) > MOST_DIGITS or int(length) > most):
+        if too_long(length):
             raise RequestDataTooBig("a body over ORAZAKA_MAX_BODY_BYTES")

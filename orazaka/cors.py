@@ -73,14 +73,14 @@ class CorsMiddleware(MiddlewareMixin):
 # --- Settings -------------------------------------------------------------------------------------
 @register(Tags.security)
 def origins_are_sound(**_: Any) -> Iterator[CheckMessage]:
-    """E007: an origin is what a browser sends, to the letter."""
+    """E010: an origin is what a browser sends, to the letter."""
     for origin in settings.ORAZAKA_CORS_ORIGINS:
         if origin != "*" and origin != _sent_as(origin):
             yield Error(
                 f"ORAZAKA_CORS_ORIGINS has {origin!r}, which no browser sends as an origin.",
                 hint="Write scheme, host and a port that is not the scheme's own, in lower case "
                 "and without a path, such as https://app.example.com.",
-                id="orazaka.E007",
+                id="orazaka.E010",
             )
 
 

@@ -188,5 +188,5 @@ def test_an_origin_as_browsers_send_it_is_sound(origin: str, settings) -> None:
 def test_an_origin_that_no_browser_sends_is_an_error(origin: str, settings) -> None:
     settings.ORAZAKA_CORS_ORIGINS = [PAGE, origin]
     (error,) = origins_are_sound()
-    assert error.id == "orazaka.E007"
+    assert error.id == "orazaka.E010"
     assert error.hint

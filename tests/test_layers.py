@@ -1,7 +1,11 @@
 """Imports point one way: the contracts in pyproject.toml hold."""
 
-from importlinter.cli import lint_imports
+import subprocess
+import sys
 
 
 def test_the_import_contracts_hold():
-    assert lint_imports(no_cache=True) == 0
+    # In a process of its own: it disables the loggers that exist.
+    script = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports())"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=90)
+    assert run.returncode == 0, run.stdout + run.stderr

@@ -219,11 +219,13 @@ def held(process: psutil.Process) -> dict[str, int]:
 
 def unrest(provider, mcp) -> dict[str, int]:
     """What the provider and the servers still have under way."""
-    calls = {
-        kind: mcp[kind].count("started") - mcp[kind].count(SIGN[kind]) - mcp[kind].count("finished")
-        for kind in KINDS
-    }
-    return {"model calls": provider.in_flight, **calls}
+    return {"model calls": provider.in_flight, **{kind: going(mcp, kind) for kind in KINDS}}
+
+
+def going(mcp, kind) -> int:
+    """How many calls a server works on."""
+    ended = mcp[kind].count(SIGN[kind]) + mcp[kind].count("finished")
+    return mcp[kind].count("started") - ended
 
 
 def calm(provider, mcp) -> bool:
@@ -239,9 +241,11 @@ def test_at_the_very_moment_when_a_tool_is_called(server, deployment, provider, 
         async with asyncio.timeout(30):
             return await asyncio.gather(*turns)
 
+    before = going(mcp, kind)
     names = asyncio.run(all_at_once())
     assert {deployment.turn(name)["status"] for name in names} == {"cancelled"}
-    until(lambda: calm(provider, mcp), 5, shown=lambda: unrest(provider, mcp))
+    provider.wait_until(lambda: provider.in_flight == 0)
+    until(lambda: going(mcp, kind) <= before, 5, shown=lambda: going(mcp, kind))
 
 
 def test_250_turns_that_are_left_leave_nothing_behind(server, deployment, provider, mcp, ask):

@@ -37,7 +37,7 @@ class Gateway:
 @asynccontextmanager
 async def gateway(run_sync: RunSync) -> AsyncIterator[Gateway]:
     """Serve `/v1` with one user and a key."""
-    _, key = await run_sync(lambda: ApiKey.objects.issue(UserFactory(), name="tests"))
+    _, key = await run_sync(lambda: ApiKey.objects.issue(UserFactory.create(), name="tests"))
     async with Runtime(run_sync=run_sync) as runtime, _server() as base:
         headers = {"Authorization": f"Bearer {key}"}
         async with httpx.AsyncClient(base_url=base, headers=headers, timeout=20) as client:

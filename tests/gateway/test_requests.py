@@ -274,7 +274,9 @@ async def test_models_are_listed_with_their_provider(run_sync):
 
 async def test_other_methods_and_paths_are_answered_in_the_envelope(run_sync):
     async with gateway(run_sync) as gate:
-        checked(await gate.client.get("/v1/chat/completions"), 405)
+        wrong = await gate.client.get("/v1/chat/completions")
+        checked(wrong, 405)
+        assert wrong.headers["Allow"] == "POST"
         checked(await gate.client.delete("/v1/models"), 405)
         checked(await gate.client.get("/v1/nothing"), 404)
 

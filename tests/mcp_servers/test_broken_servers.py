@@ -129,7 +129,9 @@ async def test_a_call_that_goes_wrong_is_words_for_the_model(
 
 
 @pytest.mark.parametrize(
-    "answer", [close, closes_midway, ends_without_answer, status(500), hang], ids=str
+    "answer",
+    [close, closes_midway, ends_without_answer, status(500), hang],
+    ids=["close", "close midway", "end", "500", "silence"],
 )
 async def test_a_call_that_may_have_run_is_not_sent_again_and_says_so(answer: Any):
     async with Scripted() as server, using() as servers:
@@ -139,7 +141,9 @@ async def test_a_call_that_may_have_run_is_not_sent_again_and_says_so(answer: An
         assert server.counts["tools/call"] == 1
 
 
-@pytest.mark.parametrize("answer", [status(401), status(429), status(307)], ids=str)
+@pytest.mark.parametrize(
+    "answer", [status(401), status(429), status(307)], ids=["401", "429", "307"]
+)
 async def test_a_call_that_was_refused_did_not_run(answer: Any):
     async with Scripted() as server, using() as servers:
         server.on["tools/call"] = answer

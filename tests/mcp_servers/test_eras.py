@@ -308,7 +308,9 @@ async def test_the_new_era_is_tried_first_and_what_worked_is_remembered():
 
 
 @pytest.mark.parametrize(
-    "answer", [status(400), status(404), status(405), status(500), body("{}"), hang], ids=str
+    "answer",
+    [status(400), status(404), status(405), status(500), body("{}"), hang],
+    ids=["400", "404", "405", "500", "garbage", "silence"],
 )
 async def test_any_answer_to_the_new_eras_question_but_a_refusal_means_the_older_era(answer: Any):
     async with Scripted() as server, using(probe_limit=0.2) as servers:

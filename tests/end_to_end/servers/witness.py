@@ -1,7 +1,7 @@
 """What an MCP server of the tests has seen, for those who ask it over HTTP.
 
 `GET /seen` gives it at once; `GET /until?counter=cancelled&count=2` when a counter is that high.
-The counter `left` is of clients that did not wait for the answer to a request.
+The counter `left` is of clients that did not wait for the answer to a tools/call.
 """
 
 import asyncio
@@ -75,7 +75,8 @@ class Witness:
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    self.count("left" if "ended" not in request else "ended")
+                    if request.get("rpc") == "tools/call" and "ended" not in request:
+                        self.count("left")
                 elif message.get("body") and not message.get("more_body"):
                     said = json.loads(message["body"])
                     request["rpc"] = said.get("method")
