@@ -167,7 +167,8 @@ class Chat:
         seen = any(delta.values()) or bool(choice.get("logprobs"))
         if ends and (self._finish is None or ends != "stop"):
             self._finish = {**event, "choices": [_closing(choice, ends, again=seen)]}
-        if seen or not (fragments or ends or not any(_extras(choice).values())):
+        bare = not (fragments or ends)
+        if seen or (bare and any(_extras(choice).values())):
             event["choices"] = [choice]
             yield from self._show(event)
         else:
@@ -317,7 +318,10 @@ class Chat:
             message |= {key: together(said) for key, said in self._texts.items()}
         if theirs := [d.message() for d in self._drafts.all if not self._ours(d)]:
             message["tool_calls"] = theirs
-        whole = {**self._whole, "choices": [{**self._whole["choices"][0], "message": message}]}
+        choice = {**self._whole["choices"][0], "message": message}
+        if "logprobs" in choice and any(map(self._ours, self._drafts.all)):
+            choice["logprobs"] = None  # they would tell our calls
+        whole = {**self._whole, "choices": [choice]}
         return whole if self.usage is None else {**whole, "usage": self.usage}
 
     # --- whose call
@@ -351,8 +355,3 @@ def _closing(choice: dict[str, Json], reason: str, *, again: bool) -> dict[str, 
     """The choice of the finish chunk. What is shown before it must not come a second time."""
     closing = {**choice, "delta": {}, "finish_reason": reason}
     return {**closing, "logprobs": None} if again and "logprobs" in closing else closing
-
-
-def _index(choice: Json) -> Json:
-    index = a_dict(choice).get("index")
-    return index if isinstance(index, int) else 0

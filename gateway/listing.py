@@ -17,7 +17,8 @@ from orazaka.snapshot import SNAPSHOT
 
 Json = Any
 
-KEPT_SECONDS = 300
+WIRES = ("chat", "responses", "messages")  # whose base is asked: the first that there is
+KEPT_SECONDS, FAILED_SECONDS = 300, 15
 ASKED_SECONDS = 5
 MOST_BYTES = 4 * 2**20
 
@@ -58,26 +59,38 @@ async def _names(peer: Peer, runtime: Runtime) -> list[str]:
     kept = runtime[LISTINGS]
     known, until, names = kept.get(peer.name, (None, 0.0, []))
     if known != peer or until <= time.monotonic():
-        names = await _asked(peer, runtime)
-        kept[peer.name] = peer, time.monotonic() + KEPT_SECONDS, names
+        asked = await _asked(peer, runtime)
+        if asked is None:  # what it said before still counts
+            asked, seconds = names if known == peer else [], FAILED_SECONDS
+        else:
+            seconds = KEPT_SECONDS
+        names = asked
+        kept[peer.name] = peer, time.monotonic() + seconds, names
     return names
 
 
-async def _asked(peer: Peer, runtime: Runtime) -> list[str]:
-    """What the provider's own `/models` says; nothing if it does not answer in time."""
-    base = peer.bases.get("chat") or peer.bases.get("responses") or peer.bases["messages"]
-    headers = {"authorization": f"Bearer {peer.key}", **peer.headers}
-    if "anthropic" in base:
+async def _asked(peer: Peer, runtime: Runtime) -> list[str] | None:
+    """What the provider's own `/models` says; None if it gives no list in time."""
+    base = next((peer.bases[wire] for wire in WIRES if wire in peer.bases), "")
+    headers = {"authorization": f"Bearer {peer.key}"} if peer.key else {}
+    if peer.key and "anthropic" in base:
         headers |= {"x-api-key": peer.key, "anthropic-version": "2023-06-01"}
     try:
         async with (
             asyncio.timeout(ASKED_SECONDS),
             runtime[HTTP].trusted.get(
-                base.rstrip("/") + "/models", headers=headers, allow_redirects=False
+                base.rstrip("/") + "/models",
+                headers={**headers, **peer.headers},
+                allow_redirects=False,
             ) as response,
         ):
-            raw = await response.content.read(MOST_BYTES)
-            listed = orjson.loads(raw)["data"] if response.status == 200 else []
-            return [str(entry["id"]) for entry in listed]
+            if response.status != 200:
+                return None
+            raw = bytearray()
+            async for part in response.content.iter_any():
+                raw += part
+                if len(raw) > MOST_BYTES:
+                    return None
+            return [str(entry["id"]) for entry in orjson.loads(raw)["data"]]
     except (TimeoutError, aiohttp.ClientError, ValueError, KeyError, TypeError):
-        return []
+        return None

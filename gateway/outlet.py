@@ -8,6 +8,7 @@ from gateway import sse
 
 Write = Callable[[bytes], Awaitable[None]]
 
+UNREAD_SECONDS = 120  # for a client that stays and does not read
 ROOM = 2**20  # bytes that are held for a response that has not begun, before the turn waits
 
 
@@ -62,14 +63,15 @@ class Outlet:
 
     async def drain(self, write: Write, *, keepalive: float) -> None:
         """Write all there is and will be, and a sign of life after `keepalive` seconds of silence.
-        Returns at the end of the turn."""
+        Returns at the end of the turn. Raises TimeoutError if the client does not read."""
         clock = asyncio.get_running_loop().time
         while True:
             self._moved.clear()
             while self._held:
                 data, self._held = b"".join(self._held), []
                 self._last = clock()
-                await write(data)
+                async with asyncio.timeout(UNREAD_SECONDS):
+                    await write(data)
             if self._over:
                 return
             self._write = write

@@ -12,7 +12,7 @@ from orazaka.errors import OrazakaError
 from orazaka.snapshot import Part
 
 PATHS = {"chat": "/chat/completions", "messages": "/messages", "responses": "/responses"}
-DEMO = "demo"
+DEMO, DEMO_BASE = "demo", "demo:"
 # Model families that take images in chat messages; to others an image is described in words.
 SEEING = re.compile(
     r"gpt-4o|gpt-4\.1|gpt-4-turbo|gpt-5|\bo[134]\b|claude|gemini|pixtral|llava|bakllava|vision|"
@@ -83,7 +83,7 @@ class Route:
 
     @property
     def demo(self) -> bool:
-        return self.peer.name == DEMO
+        return self.url.startswith(DEMO_BASE)  # a row may have the name too
 
     @property
     def sees(self) -> bool:
@@ -121,7 +121,7 @@ def from_environment() -> dict[str, Peer]:
     if base := settings.ORAZAKA_LOCAL_MODEL_URL:
         peers["local"] = Peer(name="local", bases={"chat": base})
     if settings.ORAZAKA_DEMO:
-        peers[DEMO] = Peer(name=DEMO, bases={"chat": "demo:"}, models=("demo",))
+        peers[DEMO] = Peer(name=DEMO, bases={"chat": DEMO_BASE}, models=("demo",))
     return peers
 
 

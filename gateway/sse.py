@@ -1,6 +1,6 @@
 """Server-sent events: bytes to parsed events and back (WHATWG HTML, section 9.2)."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import orjson
@@ -23,7 +23,7 @@ class BadStream(OrazakaError):
     code = "upstream_error"
 
 
-async def decode(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[Event]]:
+async def decode(chunks: AsyncIterator[bytes]) -> AsyncGenerator[list[Event]]:
     """Parsed events, in lists: as many as one read brought. Raises BadStream, after the events
     that came before the bad one. An event that the end of the stream cuts short counts."""
     rest, after_cr = bytearray(), False

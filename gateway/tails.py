@@ -18,11 +18,13 @@ from django.utils import timezone
 
 from gateway.models import Tail as Row
 from gateway.wire import Tail
+from orazaka.writer import storable
 from tools.base import ToolCall
 
 Json = Any
 
 KEPT = timedelta(hours=24)
+LOOKED_UP = 1000  # call ids of one conversation; databases limit what one query may name
 
 
 def save(
@@ -36,7 +38,7 @@ def save(
 ) -> None:
     """Keep what the turn appended under each of the client's calls (blocking, one insert)."""
     now = timezone.now()
-    content = _storable({"messages": tail.messages, "after": tail.after})
+    content = storable({"messages": tail.messages, "after": tail.after})
     digest, words = calls_digest(calls), words_digest(messages)
     Row.objects.bulk_create(
         Row(
@@ -80,8 +82,9 @@ def calls_of(message: Json) -> list[ToolCall]:
 
 
 def ids_in(messages: Sequence[Json]) -> list[str]:
-    """The ids of all calls in a conversation."""
-    return [call.id for message in messages for call in calls_of(message)]
+    """The ids of the calls in a conversation, the last LOOKED_UP of them."""
+    ids = dict.fromkeys(call.id for message in messages for call in calls_of(message))
+    return list(ids)[-LOOKED_UP:]
 
 
 def restored(messages: Sequence[Json], rows: Sequence[Row]) -> list[Json]:
@@ -145,14 +148,3 @@ def _number(text: str) -> float | int:
 def _key(id: str) -> str:
     """A call's id as a column of the table holds it."""
     return id.replace("\0", "\ufffd")[:255]
-
-
-def _storable(value: Json) -> Json:
-    """The same without NUL characters, which PostgreSQL's JSON can't hold."""
-    if isinstance(value, str):
-        return value.replace("\0", "\ufffd")
-    if isinstance(value, list):
-        return [_storable(one) for one in value]
-    if isinstance(value, dict):
-        return {_storable(key): _storable(one) for key, one in value.items()}
-    return value

@@ -35,7 +35,7 @@ KINDS: dict[str, type[Wire]] = {"chat": Chat}
 
 
 class TurnLate(OrazakaError):
-    """The turn took longer than its provider's rows allow."""
+    """The turn took longer than its provider's limit for one."""
 
     status = 504
     code = "turn_timeout"
@@ -90,7 +90,7 @@ class Turn:
         limit = self.ask.route.peer.limits.turn
         status: str = Status.ERROR
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(limit) as deadline:
                 await self._work()
             status = Status.OK
         except asyncio.CancelledError:
@@ -101,6 +101,8 @@ class Turn:
         except OrazakaError as error:
             self._fail(error)
         except TimeoutError:
+            if not deadline.expired():
+                logger.exception("a limit inside a turn was not heeded where it was set")
             self._fail(TurnLate(f"the turn took longer than {limit:g} seconds"))
         except (OperationalError, InterfaceError):
             logger.exception("the database can't be reached")
@@ -112,10 +114,10 @@ class Turn:
             self._close(status)
 
     def _close(self, status: str) -> None:
+        self.outlet.close()  # first: whatever fails below, the response comes to its end
         ask, record = self.ask, self.record
         usage = self._wire.totals() if self._wire else Usage()
         self._runtime[WRITER].put(*record.rows(status, usage, self.failed))
-        self.outlet.close()
         peer = ask.route.peer.name
         metrics.count(record, wire=ask.wire, provider=peer, status=status, usage=usage)
         if tracer := self._runtime[TRACER]:
@@ -204,7 +206,7 @@ class Turn:
         return {**body, "messages": tails.restored(body["messages"], rows)}
 
     async def _keep(self, tail: Tail, calls: Sequence[ToolCall]) -> None:
-        """Before the client may see its calls: a continuation can come at once, to any worker."""
+        """Before the reply ends: a continuation can come at once, to any worker."""
         await self._runtime.db(
             tails.save,
             tail,

@@ -1,7 +1,8 @@
 """One turn's way to its provider: requests out, parsed events in, failures in our words (3.6)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from math import isfinite
 from typing import Any
 
@@ -64,8 +65,9 @@ class Upstream:
         response = await self._open(orjson.dumps({**body, "model": self._route.model}))
         try:
             if body.get("stream"):
-                async for batch in self._stream(response):
-                    yield batch
+                async with aclosing(self._stream(response)) as batches:
+                    async for batch in batches:
+                        yield batch
             else:
                 yield [await self._whole(response)]
         except TimeoutError as error:  # aiohttp's are among them
@@ -89,7 +91,11 @@ class Upstream:
                 await self._pause(0.2 * (RETRIES + 1 - left))
                 continue
             self.back.clear()  # of several answers the last one's count
-            self.back |= {k: v for k, v in response.headers.items() if k.lower().startswith(BACK)}
+            self.back |= {
+                name: value
+                for name, value in response.headers.items()
+                if name.lower().startswith(BACK) and value.isascii() and value.isprintable()
+            }
             if response.status < 300:
                 return response
             pause = _retry_after(response)
@@ -103,7 +109,7 @@ class Upstream:
     async def _send(self, raw: bytes) -> aiohttp.ClientResponse:
         limits = self._route.peer.limits
         # Silence is measured while the answer is read: before it another limit counts.
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=limits.connect, sock_read=None)
+        timeout = aiohttp.ClientTimeout(total=None, connect=limits.connect, sock_read=None)
         try:
             async with asyncio.timeout(limits.connect + limits.first_byte):
                 return await self._session.post(
@@ -127,21 +133,23 @@ class Upstream:
     def _late(self, what: str, seconds: float) -> UpstreamLate:
         return UpstreamLate(f"{self._name} {what} within {seconds:g} seconds")
 
-    async def _stream(self, response: aiohttp.ClientResponse) -> AsyncIterator[list[Event]]:
+    async def _stream(self, response: aiohttp.ClientResponse) -> AsyncGenerator[list[Event]]:
         if "json" in response.content_type:
             yield [await self._whole(response)]
             return
-        async for batch in sse.decode(self._read(response)):
-            for at, event in enumerate(batch):
-                if event is DONE:  # nothing counts after it
-                    yield batch[: at + 1]
-                    await _settle(response)
-                    return
-                if event.get("error"):
-                    batch[at] = self._hidden(event)
-            yield batch
+        # Generators that are left halfway cost the loop a task each to end them.
+        async with aclosing(self._read(response)) as parts, aclosing(sse.decode(parts)) as batches:
+            async for batch in batches:
+                for at, event in enumerate(batch):
+                    if event is DONE:  # nothing counts after it
+                        yield batch[: at + 1]
+                        await _settle(response)
+                        return
+                    if event.get("error"):
+                        batch[at] = self._hidden(event)
+                yield batch
 
-    async def _read(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    async def _read(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
         """The body as it comes, within the limits of silence and size."""
         size = 0
         while True:

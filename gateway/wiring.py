@@ -158,6 +158,8 @@ async def _inline(
 
 def _note(record: Record, asked: Asked, started: float) -> None:
     record.step("server", asked.label, asked.outcome, started=started)
+    for note in asked.notes:
+        record.step("note", f"{asked.label}: {note}"[:255], "left_out", started=record.now())
 
 
 async def _all[T](asking: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

@@ -10,18 +10,15 @@ from django.core.exceptions import BadRequest, RequestDataTooBig
 from django.http import HttpRequest
 from django.utils.deprecation import MiddlewareMixin
 
-from orazaka.shortchain import Message, Receive
+from orazaka.shortchain import BODY_SECONDS, Message, Receive
 
 MOST_DIGITS = 18  # more are no number of bytes, and int() fails on thousands
-
-
-SECONDS = 60  # between two pieces of a body
 
 
 class Bounded:
     """`receive` for Django's handler, which reads a body to its end before any middleware runs.
 
-    Of a body that `BodyMiddleware` will refuse nothing is read; one that stops coming is given up.
+    Of a body that `BodyMiddleware` will refuse nothing is kept; one that stops coming is given up.
     """
 
     def __init__(self, scope: Message, receive: Receive) -> None:
@@ -34,12 +31,21 @@ class Bounded:
         if self._skip:
             self._skip, self._over = False, True
             return {"type": "http.request", "body": b"", "more_body": False}
+        if self._over:
+            return await self._disconnect()
         try:
-            async with asyncio.timeout(None if self._over else SECONDS):
+            async with asyncio.timeout(BODY_SECONDS):
                 message = await self._receive()
         except TimeoutError:
             return {"type": "http.disconnect"}
         self._over = not message.get("more_body", False)
+        return message
+
+    async def _disconnect(self) -> Message:
+        """That the client left. Django takes a piece of a body here, such as those of one that is
+        refused, for a fault of the server, and gives no answer."""
+        while (message := await self._receive())["type"] != "http.disconnect":
+            pass
         return message
 
 

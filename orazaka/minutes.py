@@ -13,16 +13,16 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import redis
-import redis.asyncio
 from django.conf import settings
 from django.core.cache import caches
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from orazaka.runtime import Resource, Runtime, current
+
+if TYPE_CHECKING:  # 13 MiB of memory: only where the cache is a Redis
+    import redis
+    import redis.asyncio
 
 log = logging.getLogger(__name__)
 MINUTE = 60
@@ -104,7 +104,13 @@ class Away:
 
 
 AWAY = Away()
-FAILURES = (redis.RedisError, OSError, TimeoutError)
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """What a Redis that is away raises."""
+    import redis
+
+    return (redis.RedisError, OSError, TimeoutError)
 
 
 def _location() -> str:
@@ -119,6 +125,8 @@ def _location() -> str:
 def _options(retry: Any) -> dict[str, Any]:
     """One more attempt, for a connection that Redis closed meanwhile."""
     wait = {"socket_timeout": PATIENCE_SECONDS, "socket_connect_timeout": PATIENCE_SECONDS}
+    from redis.backoff import NoBackoff
+
     return {**wait, "retry": retry(NoBackoff(), 1)}
 
 
@@ -133,10 +141,12 @@ return 0
 
 
 @asynccontextmanager
-async def _open(_: Runtime) -> AsyncGenerator[redis.asyncio.Redis | None]:
+async def _open(_: Runtime) -> AsyncGenerator["redis.asyncio.Redis | None"]:
     if not (location := _location()):
         yield None
         return
+    import redis.asyncio
+
     client = redis.asyncio.Redis.from_url(location, **_options(redis.asyncio.retry.Retry))
     try:
         yield client
@@ -144,7 +154,7 @@ async def _open(_: Runtime) -> AsyncGenerator[redis.asyncio.Redis | None]:
         await client.aclose()
 
 
-CLIENT: Resource[redis.asyncio.Redis | None] = Resource(_open)
+CLIENT: "Resource[redis.asyncio.Redis | None]" = Resource(_open)
 
 
 async def _shared(name: str, limit: int) -> float | None:
@@ -155,7 +165,7 @@ async def _shared(name: str, limit: int) -> float | None:
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             left = await cast(Awaitable[int], client.eval(_TAKE, 1, name, limit))
-    except FAILURES as error:
+    except failures() as error:
         AWAY.failed(error)
         return None
     AWAY.answered()
@@ -163,7 +173,10 @@ async def _shared(name: str, limit: int) -> float | None:
 
 
 @cache
-def _blocking(location: str) -> redis.Redis:
+def _blocking(location: str) -> "redis.Redis":
+    import redis
+    from redis.retry import Retry
+
     return redis.Redis.from_url(location, **_options(Retry))
 
 
@@ -173,7 +186,7 @@ def _shared_blocking(name: str, limit: int) -> float | None:
         return None
     try:
         left = cast(int, _blocking(location).eval(_TAKE, 1, name, limit))
-    except FAILURES as error:
+    except failures() as error:
         AWAY.failed(error)
         return None
     AWAY.answered()

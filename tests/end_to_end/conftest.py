@@ -2,17 +2,19 @@
 
 import logging
 import os
+import socket
 import sys
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.end_to_end.asking import Client, Http, Sdk
-from tests.end_to_end.deployment import Deployment, Server, deployed
+from tests.end_to_end.asking import Answer, Client, Http, Sdk
+from tests.end_to_end.deployment import Deployment, Server, deployed, loopback
 from tests.end_to_end.processes import ROOT, child, free_port, until
 from tests.end_to_end.servers.official import KINDS
 from tests.wires.strict import StrictProvider
@@ -52,7 +54,8 @@ class Mcp:
         self._ask(f"/until?counter={counter}&count={count}")
 
     def _ask(self, path: str) -> Any:
-        return httpx.get(self.base + path, trust_env=False, timeout=10).json()
+        with loopback(timeout=10) as client:
+            return client.get(self.base + path).json()
 
 
 @pytest.fixture(scope="session")
@@ -82,6 +85,26 @@ def deployment(
 def running(deployment: Deployment) -> Iterator[Server]:
     with deployment.serve() as server:
         yield server
+
+
+@pytest.fixture(scope="session", autouse=True)
+def asked_early(request: pytest.FixtureRequest) -> None:
+    """Ask at once what takes long to be answered; the other tests run meanwhile."""
+    if any("silence" in getattr(item, "fixturenames", ()) for item in request.session.items):
+        request.getfixturevalue("silence")
+
+
+@pytest.fixture(scope="session")
+def silence(running: Server) -> Iterator["Future[Answer]"]:
+    """What comes of a turn with an MCP server that accepts a connection and never answers."""
+
+    def ask() -> Answer:
+        with socket.create_server(("127.0.0.1", 0)) as silent, running.http() as http:
+            url = f"http://127.0.0.1:{silent.getsockname()[1]}/mcp"
+            return Http(http)("SAY Hello.", mcp_servers=[{"name": "silent", "url": url}])
+
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(ask)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ KINDS = ("session", "stateless", "modern", "sse")
 # By what a server of the kind sees that nobody waits for a call: without a session and answering
 # as JSON, the SDK's does not look, but the connection is closed.
 SIGN = {"session": "cancelled", "stateless": "left", "modern": "cancelled", "sse": "cancelled"}
+MIB = 2**20
 STREAMS = pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
 WAITS = 'SAY go\nCALL wait {"seconds": 60}\nTHEN\nSAY Never said.'
 
@@ -118,6 +119,21 @@ def test_in_the_middle_of_a_stream(server, deployment, provider, rude):
     record = deployment.turn(left.request_id)
     assert record["status"] == "cancelled"
     assert record["first_output_ms"] is not None
+
+
+def test_a_client_that_stops_reading_holds_back_its_own_turn_alone(
+    server, deployment, provider, ask
+):
+    process, before = psutil.Process(server.process.pid), leavers(provider)
+    held_before = process.memory_info().rss
+    with client(server, "TOKENS 200000", stream=True) as left:  # over 50 MB, if one read it
+        left.read_to(b"t5 ")
+        for n in range(20):
+            assert ask(f"SAY Number {n}.").reply.text == f"Number {n}."
+        assert process.memory_info().rss - held_before < 24 * MIB
+        assert provider.abandoned == before
+    provider.wait_until(lambda: provider.abandoned == before + 1)
+    assert deployment.turn(left.request_id)["status"] == "cancelled"
 
 
 @STREAMS

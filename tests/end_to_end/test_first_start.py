@@ -43,13 +43,20 @@ def folder(tmp_path) -> Path:
     return clone
 
 
+def nobodys_environment() -> dict[str, str]:
+    """Without settings, and without coverage: a copy's lines are not the project's."""
+    clean = clean_environment()
+    return {name: value for name, value in clean.items() if not name.startswith("COV")}
+
+
 def quickstart(folder: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    return run([*QUICKSTART, *options], cwd=folder, env=clean_environment(), seconds=90)
+    return run([*QUICKSTART, *options], cwd=folder, env=nobodys_environment(), seconds=90)
 
 
 def serving(folder: Path, log: Path, *options: str) -> AbstractContextManager[Child]:
     """The same, left running."""
-    return child([*QUICKSTART, *options], log=log, cwd=folder, env=clean_environment(), talks=True)
+    command = [*QUICKSTART, *options]
+    return child(command, log=log, cwd=folder, env=nobodys_environment(), talks=True)
 
 
 def secrets_in(folder: Path) -> dict[str, str]:
@@ -91,8 +98,8 @@ def test_from_nothing_to_a_turn_and_then_quick_and_quiet(folder, tmp_path):
     assert len(lines) <= 4, lines
     assert not any("ozk_" in line or "password" in line for line in lines)
     assert secrets_in(folder) == made
-    busy = psutil.getloadavg()[0] > (psutil.cpu_count() or 1)
-    assert took < (30 if busy else 5)
+    alone = psutil.getloadavg()[0] < 1  # other tests, on other cores too, make it slower
+    assert took < (5 if alone else 30)
 
 
 def test_it_serves_until_ctrl_c_and_the_printed_line_can_be_pasted(folder, tmp_path):

@@ -151,6 +151,14 @@ def test_structured_output_is_the_last_rounds_text_alone(client, provider, mcp, 
     assert json.loads(provider.bodies[-1]["messages"][-1]["content"]) == wanted
 
 
+def test_a_trace_that_was_asked_for_disturbs_no_client(client, provider, mcp, way):
+    answer = client(SUM, way=way, mcp_servers=[mcp["session"].inline()], orazaka_trace=True)
+    assert answer.reply.text == "Let me see.\n\nIt is five."
+    if trace := answer.reply.trace:  # the SDK has no place for it in a stream
+        assert [step["kind"] for step in trace] == ["server", "model", "tool", "model"]
+        assert {step["outcome"] for step in trace[1:]} == {"ok"}
+
+
 def test_without_servers_a_turn_goes_through_as_it_is(client, provider, way):
     answer = client("SAY Hello there.", way=way, temperature=0.25, metadata={"a": "b"})
     assert answer.reply.text == "Hello there."

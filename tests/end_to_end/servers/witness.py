@@ -7,12 +7,14 @@ The counter `left` is of clients that did not wait for the answer to a tools/cal
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HANDSHAKE = b"2025-11-25"  # the newest version of the era with sessions
+NEW = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
 
 
 class Witness:
@@ -59,46 +61,59 @@ class Witness:
 
     async def _watch(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
-        request: dict[str, Any] = {
+        version = headers.get(b"mcp-protocol-version", b"")
+        request = {
             "verb": scope["method"],
-            "version": headers.get(b"mcp-protocol-version", b"").decode(),
+            "version": version.decode(),
             "session": b"mcp-session-id" in headers,
         }
         self._requests.append(request)
-        if self._era == "sessions" and headers.get(b"mcp-protocol-version", b"") > HANDSHAKE:
-            scope = {**scope, "headers": [h for h in scope["headers"] if h[0] not in _NEW]}
-
-        given: asyncio.Queue[Message] = asyncio.Queue()
-
-        async def pump() -> None:
-            """Read ahead of the application: not every one looks if its client is still there."""
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    if request.get("rpc") == "tools/call" and "ended" not in request:
-                        self.count("left")
-                elif message.get("body") and not message.get("more_body"):
-                    said = json.loads(message["body"])
-                    request["rpc"] = said.get("method")
-                    about = (said.get("params") or {}).get("requestId")
-                    request["id"] = said.get("id", about)
-                await given.put(message)
-                if message["type"] == "http.disconnect":
-                    return
-
-        async def sending(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                request["status"] = message["status"]
-                request["kind"] = dict(message["headers"]).get(b"content-type", b"").decode()
-            elif not message.get("more_body"):
-                request["ended"] = True
-            await send(message)
-
-        pumping = asyncio.create_task(pump())
+        if self._era == "sessions" and version > HANDSHAKE:
+            scope = {**scope, "headers": [h for h in scope["headers"] if h[0] not in NEW]}
+        watched = Watched(request, receive, send, on_left=lambda: self.count("left"))
+        pumping = asyncio.create_task(watched.pump())
         try:
-            await self._app(scope, given.get, sending)
+            await self._app(scope, watched.messages.get, watched.send)
         finally:
             pumping.cancel()
 
 
-_NEW = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
+class Watched:
+    """One request on its way to the application and back; what it is goes into `request`."""
+
+    def __init__(
+        self,
+        request: dict[str, Any],
+        receive: Receive,
+        send: Send,
+        *,
+        on_left: Callable[[], None],
+    ) -> None:
+        self.messages: asyncio.Queue[Message] = asyncio.Queue()
+        self._request, self._receive, self._send = request, receive, send
+        self._on_left = on_left
+
+    async def pump(self) -> None:
+        """Read ahead of the application: not every one looks if its client is still there."""
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                if self._request.get("rpc") == "tools/call" and "ended" not in self._request:
+                    self._on_left()
+            elif message.get("body") and not message.get("more_body"):
+                self._read(json.loads(message["body"]))
+            await self.messages.put(message)
+            if message["type"] == "http.disconnect":
+                return
+
+    def _read(self, said: dict[str, Any]) -> None:
+        about = (said.get("params") or {}).get("requestId")  # a cancellation's
+        self._request |= {"rpc": said.get("method"), "id": said.get("id", about)}
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            kind = dict(message["headers"]).get(b"content-type", b"")
+            self._request |= {"status": message["status"], "kind": kind.decode()}
+        elif not message.get("more_body"):
+            self._request["ended"] = True
+        await self._send(message)
