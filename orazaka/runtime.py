@@ -16,8 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import Context
 from functools import partial
+from importlib import import_module
 from typing import Any, Self
 
+from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -48,6 +50,7 @@ class Runtime:
 
     async def __aenter__(self) -> Self:
         global _current
+        import_module(settings.ROOT_URLCONF)  # whoever answers requests has declared its resources
         self._previous, _current = _current, self
         self._stack.push_async_callback(self._run_sync.close)
         try:
@@ -72,8 +75,8 @@ class Runtime:
 
     def __getitem__[T](self, resource: Resource[T]) -> T:
         if resource not in self._values:
-            # Declared by a module that nobody imported in time: see `AppConfig.ready`.
-            raise RuntimeError(f"{resource.open.__qualname__} was declared after the runtime began")
+            name = resource.open.__qualname__
+            raise RuntimeError(f"{name} was declared after the runtime began: no URL leads to it")
         value: T = self._values[resource]
         return value
 

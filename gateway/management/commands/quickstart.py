@@ -19,11 +19,13 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
 from rich.console import Console
 from rich.table import Table
 
 from gateway import firstturn
-from orazaka import dotenv
+from orazaka import dotenv, revision
 from orazaka.models import ApiKey
 from orazaka.settings import hand_down
 
@@ -93,8 +95,11 @@ class Command(BaseCommand):
 
     def _database(self) -> bool:
         """Migrate; make the admin on an empty deployment. Whether it was empty."""
-        with self.console.status("migrating …"):
-            call_command("migrate", verbosity=0, interactive=False)
+        executor = MigrationExecutor(connection)
+        plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
+        if plan or revision.missing():
+            with self.console.status("migrating …"):
+                call_command("migrate", verbosity=0, interactive=False)
         users = get_user_model().objects
         if users.exists():
             return False
