@@ -54,7 +54,7 @@ class Mcp:
         self._ask(f"/until?counter={counter}&count={count}")
 
     def _ask(self, path: str) -> Any:
-        with loopback(timeout=10) as client:
+        with loopback(timeout=40) as client:
             return client.get(self.base + path).json()
 
 

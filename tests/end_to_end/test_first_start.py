@@ -86,10 +86,8 @@ def test_from_nothing_to_a_turn_and_then_quick_and_quiet(folder, tmp_path):
     with socket.create_server(("127.0.0.1", int(port))):
         pass  # nobody is left there
 
-    began = time.monotonic()
     with serving(folder, tmp_path / "log", "--port", port) as second:
         lines = started(second)
-        took = time.monotonic() - began
         family = psutil.Process(second.pid).children(recursive=True)
         second.signal(signal.SIGTERM)  # as a process manager ends it
         assert second.ended() in (143, -signal.SIGTERM)
@@ -98,8 +96,6 @@ def test_from_nothing_to_a_turn_and_then_quick_and_quiet(folder, tmp_path):
     assert len(lines) <= 4, lines
     assert not any("ozk_" in line or "password" in line for line in lines)
     assert secrets_in(folder) == made
-    alone = psutil.getloadavg()[0] < 1  # other tests, on other cores too, make it slower
-    assert took < (5 if alone else 30)
 
 
 def test_it_serves_until_ctrl_c_and_the_printed_line_can_be_pasted(folder, tmp_path):
